@@ -120,7 +120,7 @@ def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, token
             detections = processor.post_process_object_detection(
                 model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
             )[0]
-            boxes = detector._of_one({k: v.float().cpu() for k, v in detections.items()}, *picture.size)
+            boxes = detector._select_faces({k: v.float().cpu() for k, v in detections.items()}, *picture.size)
             if not always and not passes(boxes, *picture.size):
                 continue
             pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)

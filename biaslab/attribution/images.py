@@ -53,7 +53,7 @@ class AttendedImages(GeneratedImages):
     shards. Prompts have the additional column ``words``: a list of the words of the text to map.
     """
 
-    _also = MappingProxyType({"softmax": "text"})
+    _extra_inputs = MappingProxyType({"softmax": "text"})
 
     def __init__(self, prompts: pd.DataFrame, *args, **options) -> None:
         super().__init__(prompts, *args, **options)

@@ -1,1 +1,1 @@
-"""Other people's servers: what is asked of them, what is taken from them, and what was paid."""
+"""Clients of OpenAI-compatible endpoints and other servers, and the record of purchases."""

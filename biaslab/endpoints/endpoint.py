@@ -1,8 +1,8 @@
 """Requests to a model behind an OpenAI-compatible endpoint.
 
-A request is sent again after status 408, 425, 429 or 5xx, after a broken connection and after a timeout. A question
-without an answer gets an outcome that states the reason. The API key is sent in the request's header only, never to an
-address that the endpoint redirects to, and is removed from all text that the server returns.
+A request is repeated after status 408, 425, 429 or 5xx, after a broken connection and after a timeout. A question
+without an answer gets an outcome that states the reason. The API key is sent only in the request's header, never to an
+address to which the endpoint redirects, and is removed from all text that the server returns.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.execution import progress as signs
 
-# How often a question is asked, by the outcome of the last try; any other outcome is final.
-_TRIES = {"unavailable": 8, "empty": 3, "malformed": 3}
+# Maximum number of attempts of a question by the outcome of the last one; any other outcome is final.
+_MAX_ATTEMPTS = {"unavailable": 8, "empty": 3, "malformed": 3}
 # The same for an endpoint that has never replied, so that a wrong address is reported within seconds.
-_TRIES_UNREACHED = 3
-# Questions in a row without an answer after which the endpoint counts as out of order.
-_PATIENCE = 3
-_BUSY = (408, 425, 429)
-# Seconds for a connection to one address of the endpoint; another address may take it.
-_LONGEST_CONNECT = 10.0
+_MAX_ATTEMPTS_UNREACHED = 3
+# Consecutive questions without an answer after which the endpoint counts as failed.
+_MAX_FAILURES = 3
+_BUSY_STATUSES = (408, 425, 429)
+# Maximum seconds for a connection to one address of the endpoint; another address may accept it.
+_CONNECT_TIMEOUT = 10.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
-"""Pause before a request is sent again, which doubles each time, and the longest pause, in seconds."""
+"""Pause before a request is repeated, which doubles each time, and the maximum pause, in seconds."""
 SCHEMA = f"{FORM}.json_schema"
-"""What is left out of a request whose answer is to be any JSON object."""
+"""The part of a request that is omitted to accept any JSON object as an answer."""
 _OBJECT = {"type": "json_object"}
-# Of the certificates that servers are verified with; reading them takes a tenth of a second.
+# The TLS context with certificates is cached, because reading them takes a tenth of a second.
 _certificates = functools.cache(httpx.create_ssl_context)
 _log = logging.getLogger(__name__)
 
 
 class Failed(Exception):
-    """Why a try failed: ``outcome`` is its name, ``detail`` describes it.
+    """A failed attempt: ``outcome`` is the name of the reason, ``detail`` describes it.
 
-    ``retry``: whether another try may succeed. ``wait``: the seconds that the server asks to wait before, or None.
+    ``retry`` is whether another attempt may succeed. ``wait`` is the pause requested by the server in seconds, or None.
     """
 
     def __init__(self, outcome: str, detail: str = "", *, retry: bool = False, wait: float | None = None) -> None:
@@ -64,32 +64,32 @@ class Failed(Exception):
         self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
 
 
-def retrying(tries: int, stop: threading.Event, *, abandons: bool = False) -> tenacity.Retrying:
-    """Return the policy that calls a function up to ``tries`` times while it raises :class:`Failed` with ``retry``.
+def retrying(max_attempts: int, stop: threading.Event, *, abandons: bool = False) -> tenacity.Retrying:
+    """Return the policy that calls a function up to ``max_attempts`` times while it raises Failed with ``retry``.
 
-    Pauses are as long as the server asks for, else they double; they are up to a quarter longer at random, so that
-    requests do not return all at once, and at most :data:`LONGEST_WAIT` seconds. ``stop`` ends a pause and the calls.
-    With ``abandons``, a server that asks for a longer pause is not asked again.
+    The server determines a pause, or else pauses double. They are up to a quarter longer at random, so that requests
+    are spread, and at most :data:`LONGEST_WAIT` seconds. ``stop`` ends a pause and the calls. With ``abandons``, a
+    server that requests a longer pause is not called again.
     """
 
     def is_temporary(error: BaseException) -> bool:
         return isinstance(error, Failed) and error.retry and not (abandons and (error.wait or 0) > LONGEST_WAIT)
 
     def pause(state: tenacity.RetryCallState) -> float:
-        # A server that says "at once" is no less busy.
+        # A server that requests no pause is busy nevertheless.
         seconds = state.outcome.exception().wait or FIRST_WAIT * 2 ** (state.attempt_number - 1)
         return min(seconds * random.uniform(1, 1.25), LONGEST_WAIT)
 
     def show_retry(state: tenacity.RetryCallState) -> None:
         wait = state.next_action.sleep
-        # What takes a second is over before it is read.
+        # A shorter pause ends before its message is read.
         if wait >= 1:
             number = state.attempt_number + 1
             signs.notice(f"{state.outcome.exception()!s:.100}: attempt {number} in {wait:.0f} s")
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_temporary),
-        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
+        stop=tenacity.stop_after_attempt(max_attempts) | tenacity.stop_when_event_set(stop),
         wait=pause,
         sleep=tenacity.sleep_using_event(stop),
         before_sleep=show_retry,
@@ -102,74 +102,73 @@ class StoppedError(Exception):
 
 
 class Requests:
-    """The requests of one call, several at a time; a subclass adds what differs between kinds of model.
+    """The requests of one call, several at a time; a subclass implements one kind of model.
 
     ``request_fields(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data,
-    headers)`` the answer in a reply with status 200, ``empty_answer(outcome, detail)`` the answer where there is no
-    such reply, and ``save(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
+    headers)`` the answer in a reply with status 200, ``empty_answer(outcome, detail)`` the answer without such a reply,
+    and ``save(digest, question, answer)`` stores it. Answers have an outcome and a detail.
 
-    Raises ParameterError: There is no URL or model, the URL is not valid, or the environment has no key.
+    Raises ParameterError: URL or model is missing, the URL is not valid, or the environment has no key.
     """
 
-    # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept.
+    # Path of a request below the endpoint's URL; for messages the products, their unit, and a note on cached ones.
     path: str
     product: str
     unit: str
     after_stop: str
-    # The outcome of what a policy stops; all outcomes with their meaning; those that are kept.
+    # The outcome of questions that a policy stops; all outcomes with their meanings; those that are cached.
     stopped: str
     outcomes: Mapping[str, str]
     cached_outcomes: Sequence[str]
-    # Most bytes of a reply that are read, and fields that are left out for a model that refuses them.
+    # Maximum bytes of a reply, and fields that are omitted for a model that rejects them.
     longest_reply: int
     optional: Sequence[str] = ()
 
     def __init__(self, settings: EndpointSettings, fields: Mapping[str, Any], *, worked_before: bool) -> None:
         self.settings, self._fields = settings, fields
-        self._worked = self._reached = worked_before
-        self.left_out: set[str] = set()
+        self._has_worked = self._is_reached = worked_before
+        self.omitted_fields: set[str] = set()
         self.stop = threading.Event()
         self.mutex = threading.Lock()
-        self._failed_in_a_row = 0
+        self._n_failures = 0
         self.key = settings.check_key()
         parts = urlsplit(settings.url)
         self.target = urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/{self.path}", parts.query, ""))
-        self.where = f"The endpoint {parts.scheme}://{parts.netloc}{parts.path}"
+        self.address = f"The endpoint {parts.scheme}://{parts.netloc}{parts.path}"
         try:
             httpx.URL(self.target).raw_host.decode().encode("idna")
         except (httpx.InvalidURL, UnicodeError):
             raise ParameterError(f"endpoint.url is {settings.url!r}, which is not a valid URL.") from None
 
     def request_all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
-        """Ask all questions and return their answers, by digest.
+        """Send all questions and return their answers, by digest.
 
         Raises ParameterError: The endpoint does not accept the key (401, 403), has no such model or path (404), or
-        redirects; or a proxy of the environment cannot be used. RunError: The endpoint is out of order, or wants to be
-        paid.
+        redirects; or a proxy of the environment cannot be used. RunError: The endpoint fails, or requires payment.
         """
         with contextlib.suppress(OSError):
-            # Another notebook of this start of a run has waited for it already.
+            # Another notebook of this attempt of the run has already waited for it.
             raise RunError(self._failure_file.read_text(encoding="utf-8"))
-        found: dict[str, Any] = {}
-        own = {"total": len(questions), "desc": label, "unit": f" {self.unit}"}
+        answers: dict[str, Any] = {}
+        bar_options = {"total": len(questions), "desc": label, "unit": f" {self.unit}"}
         with self._client() as client, ThreadPoolExecutor(self.settings.concurrency) as pool:
             tasks = {pool.submit(self._request_one, client, digest, q): digest for digest, q in questions.items()}
             try:
-                with signs.bar(**own) if progress else contextlib.nullcontext() as shown:
+                with signs.bar(**bar_options) if progress else contextlib.nullcontext() as bar:
                     for task in as_completed(tasks):
-                        # The error that stopped it comes from another task.
+                        # The error that stopped the work comes from another task.
                         with contextlib.suppress(StoppedError):
-                            found[tasks[task]] = task.result()
-                            # Without a bar of their own, questions are part of a stage's batch.
-                            shown.update() if shown else signs.count(len(found) / len(questions))
+                            answers[tasks[task]] = task.result()
+                            # Without their own bar, questions are part of a stage's batch.
+                            bar.update() if bar else signs.count(len(answers) / len(questions))
             except BaseException:
-                # Replies under way are paid for: they are waited for and kept.
+                # Pending replies are paid for, so they are awaited and cached.
                 self.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
-        if not self._worked:
-            raise self._stopped(next(iter(found.values())))
-        return found
+        if not self._has_worked:
+            raise self._end_work(next(iter(answers.values())))
+        return answers
 
     def _client(self) -> httpx.Client:
         """Return a client that takes proxies and certificates from the environment and follows no redirect."""
@@ -177,12 +176,12 @@ class Requests:
             "User-Agent": f"biaslab/{__version__}",
             "Content-Type": "application/json",
             "Accept": "application/json",
-            # Compressed replies, which few gateways send all the same, are unpacked up to the limit of bytes.
+            # A few gateways send compressed replies nevertheless; these are unpacked up to the limit of bytes.
             "Accept-Encoding": "identity",
             **({"Authorization": f"Bearer {self.key}"} if self.key else {}),
         }
         limits = httpx.Limits(max_connections=self.settings.concurrency)
-        timeout = httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, _LONGEST_CONNECT))
+        timeout = httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, _CONNECT_TIMEOUT))
         options = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
         try:
             return httpx.Client(**options, follow_redirects=False)
@@ -192,105 +191,105 @@ class Requests:
             ) from None
 
     def _request_one(self, client: httpx.Client, digest: str, question: Any) -> Any:
-        """Ask one question and keep its answer; an error ends the others' work, too."""
+        """Send one question and save its answer; an error also stops all other requests."""
         try:
             answer = self.exchange(client, digest, question)
-            worked = answer.outcome in self.cached_outcomes
-            if worked:
+            has_answer = answer.outcome in self.cached_outcomes
+            if has_answer:
                 self.save(digest, question, answer)
             with self.mutex:
-                self._failed_in_a_row = 0 if worked else self._failed_in_a_row + 1
-                self._worked = self._worked or worked
+                self._n_failures = 0 if has_answer else self._n_failures + 1
+                self._has_worked = self._has_worked or has_answer
                 # A working endpoint may reject some questions; one with unsuitable settings rejects all.
-                hopeless = answer.outcome != "rejected" or not self._worked
-                if self._failed_in_a_row >= _PATIENCE and hopeless:
-                    raise self._stopped(answer)
+                counts = answer.outcome != "rejected" or not self._has_worked
+                if self._n_failures >= _MAX_FAILURES and counts:
+                    raise self._end_work(answer)
             return answer
         except Exception:
             self.stop.set()
             raise
 
     def exchange(self, client: httpx.Client, digest: str, question: Any) -> Any:
-        """Ask one question until it has an answer or no further try is allowed; return the last try's answer.
+        """Send one question until it has an answer or no further attempt is allowed; return the last answer.
 
         Raises StoppedError: Another request ended the work.
         """
-        answer, tries = None, 0
+        answer, n_attempts = None, 0
 
-        def once() -> None:
-            nonlocal answer, tries
+        def attempt_once() -> None:
+            nonlocal answer, n_attempts
             if self.stop.is_set():
                 raise StoppedError
             answer, wait = self.attempt(client, digest, question)
-            tries += 1
-            if most := _TRIES.get(answer.outcome):
-                retry = tries < (most if self._reached else _TRIES_UNREACHED)
+            n_attempts += 1
+            if max_attempts := _MAX_ATTEMPTS.get(answer.outcome):
+                retry = n_attempts < (max_attempts if self._is_reached else _MAX_ATTEMPTS_UNREACHED)
                 raise Failed(answer.outcome, answer.detail, retry=retry, wait=wait)
 
         with contextlib.suppress(Failed):
-            retrying(max(_TRIES.values()), self.stop)(once)
+            retrying(max(_MAX_ATTEMPTS.values()), self.stop)(attempt_once)
         return answer
 
     def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
-        """Ask one question once; return the answer, and after how many seconds the server wants to be asked again."""
+        """Send one question once; return the answer, and the pause in seconds that the server requests, or None."""
         try:
-            status, headers, data = self._sent(client, digest, question)
+            status, headers, data = self._send(client, digest, question)
         except httpx.TransportError as error:
             return self.empty_answer("unavailable", f"{type(error).__name__}: {self.shorten_message(error)}"), None
         except httpx.DecodingError as error:
             return self.empty_answer("malformed", f"no {self.product}: {self.shorten_message(error)}"), None
-        self._reached = True
+        self._is_reached = True
         if status == 200:
             if len(data) > self.longest_reply:
                 return self.handle_oversized(), None
             return self.read(digest, data, headers), None
         if 300 <= status < 400:
             # Its query may hold a key.
-            to = self.shorten_message(headers.get("Location", "").partition("?")[0]) or "nowhere"
+            place = self.shorten_message(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
-                f"{self.where} redirects (HTTP {status}) to {to}. No redirect is followed, since the key would go with "
-                f"it: set endpoint.url to where the endpoint is. {self.after_stop}."
+                f"{self.address} redirects (HTTP {status}) to {place}. No redirect is followed, since the key would go "
+                f"with it: set endpoint.url to where the endpoint is. {self.after_stop}."
             )
         return self.handle_rejection(status, data), retry_after(headers.get("Retry-After", ""))
 
-    def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
-        """Send a question as :meth:`post` does, without the optional fields that this model refuses.
+    def _send(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
+        """Send a question by :meth:`post`, without the optional fields that this model rejects.
 
-        Of a form of answers, first the schema is left out, then the whole field.
+        For the form of answers, first the schema is omitted, then the whole field.
         """
         while True:
-            fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
+            fields = {k: v for k, v in self._fields.items() if k not in self.omitted_fields}
             has_schema = FORM in fields and fields[FORM] != _OBJECT
-            if has_schema and SCHEMA in self.left_out:
+            if has_schema and SCHEMA in self.omitted_fields:
                 fields[FORM], has_schema = _OBJECT, False
-            # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
-            whole = json.dumps({**fields, **self.request_fields(question)}).encode()
-            status, headers, data = self.post(client, digest, whole)
-            maybe = [name for name in self.optional if name in fields]
-            if status not in (400, 422) or not (name := replies.refused_field(data, maybe)):
+            # ASCII can encode any text: JSON escapes lone surrogates, which UTF-8 cannot encode.
+            body = json.dumps({**fields, **self.request_fields(question)}).encode()
+            status, headers, data = self.post(client, digest, body)
+            optional_fields = [name for name in self.optional if name in fields]
+            if status not in (400, 422) or not (name := replies.refused_field(data, optional_fields)):
                 return status, headers, data
-            # Servers that know no schema often know the plain form.
+            # Servers without support for schemas often support plain JSON.
             name = SCHEMA if name == FORM and has_schema else name
             with self.mutex:
-                if name not in self.left_out:
+                if name not in self.omitted_fields:
                     _log.warning("%s takes no %r of its own: the request omits it.", self.settings.model, name)
-                    self.left_out.add(name)
+                    self.omitted_fields.add(name)
 
-    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
-        """Send one request; return status, headers and body, which is cut off once it is longer than any reply.
+    def post(self, client: httpx.Client, digest: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
+        """Send one request; return status, headers and body, which is truncated once it exceeds ``longest_reply``.
 
-        Where a gateway sends an error with status 200, the status is that of the error in the body.
+        If a gateway sends an error with status 200, the status is that of the error in the body.
 
         Raises httpx.TransportError: The connection failed, or the reply was not complete within the endpoint's timeout.
         httpx.DecodingError: The reply is compressed, and damaged.
         """
-        end, data = time.monotonic() + self.settings.timeout, bytearray()
-        with client.stream("POST", self.target, content=whole) as response:
+        deadline, data = time.monotonic() + self.settings.timeout, bytearray()
+        with client.stream("POST", self.target, content=body) as response:
             for chunk in response.iter_bytes():
                 data += chunk
                 if len(data) > self.longest_reply:
                     break
-                if time.monotonic() > end:
+                if time.monotonic() > deadline:
                     raise httpx.ReadTimeout(f"the reply took longer than {self.settings.timeout:g} seconds")
             return replies.status(response.status_code, bytes(data)), response.headers, bytes(data)
 
@@ -299,61 +298,61 @@ class Requests:
         return self.empty_answer("malformed", f"no {self.product}: more than {self.longest_reply} bytes")
 
     def handle_rejection(self, status: int, data: bytes) -> Any:
-        """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
-        code, said = replies.error(data)
-        told = f"HTTP {status}" + (f": {self.shorten_message(said)}" if said else "")
+        """Return the answer for a reply with a status other than 200, or raise if all requests would fail."""
+        code, message = replies.error(data)
+        detail = f"HTTP {status}" + (f": {self.shorten_message(message)}" if message else "")
         model, variable = self.settings.model, self.settings.api_key_env
         if replies.is_policy(data):
-            return self.empty_answer(self.stopped, told)
+            return self.empty_answer(self.stopped, detail)
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
+                f"{self.address} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
                 f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
             raise ParameterError(
-                f"{self.where} has no {self.product} for the model {model!r} ({told}); check endpoint.url and "
+                f"{self.address} has no {self.product} for the model {model!r} ({detail}); check endpoint.url and "
                 f"endpoint.model. {self.after_stop}."
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
-            raise RunError(f"{self.where} wants to be paid first ({told}). {self.after_stop}.")
-        return self.empty_answer("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
+            raise RunError(f"{self.address} wants to be paid first ({detail}). {self.after_stop}.")
+        return self.empty_answer("unavailable" if status in _BUSY_STATUSES or status >= 500 else "rejected", detail)
 
     @property
     def _failure_file(self) -> Path:
-        """The file with the failure of this endpoint and model, in the folder of a start of a run; else none exists."""
+        """The file with the failure of this endpoint and model, in the folder of a run's attempt; else a null file."""
         service = hashlib.sha256(f"{self.target} {self.settings.model}".encode()).hexdigest()[:16]
         return Path(os.environ.get(signs.ATTEMPT) or os.devnull, f"unavailable-{service}")
 
-    def _stopped(self, last: Any) -> RunError:
-        """Return the error for an endpoint that gave nothing, and leave it to other notebooks of this run."""
-        error = self.repeated_failure(last)
+    def _end_work(self, last_answer: Any) -> RunError:
+        """Return the error for an endpoint without answers, and save it for other notebooks of this run."""
+        error = self.repeated_failure(last_answer)
         with contextlib.suppress(OSError):
             self._failure_file.write_text(str(error), encoding="utf-8")
         return error
 
-    def repeated_failure(self, last: Any) -> RunError:
-        """Return the error for an endpoint that gave nothing, several times in a row."""
+    def repeated_failure(self, last_answer: Any) -> RunError:
+        """Return the error for an endpoint without answers to several consecutive questions."""
         return RunError(
-            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
-            "see that it runs and takes such requests, and run again."
+            f"{self.address} does not answer: {last_answer.detail or self.outcomes[last_answer.outcome]}. "
+            f"{self.after_stop}; see that it runs and takes such requests, and run again."
         )
 
-    def shorten_message(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said without the key, no longer than ``longest`` characters."""
-        return self.redact_key(said)[:longest]
+    def shorten_message(self, message: object, longest: int | None = 200) -> str:
+        """Return a server's message without the key, truncated to ``longest`` characters."""
+        return self.redact_key(message)[:longest]
 
-    def redact_key(self, said: object) -> str:
-        """Return what a server said as one text without the key."""
-        text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
-        # A lone surrogate comes with a JSON escape and fits in no file.
+    def redact_key(self, message: object) -> str:
+        """Return a server's message as text without the key."""
+        text = message.decode("utf-8", errors="replace") if isinstance(message, bytes) else str(message)
+        # A JSON escape can produce a lone surrogate, which no file can contain.
         text = text.encode("utf-8", errors="replace").decode()
         return (text.replace(self.key, redact.KEY) if self.key else text).strip()
 
 
 def retry_after(value: str) -> float | None:
-    """Return the seconds that a header ``Retry-After`` asks for, a number or a date; None where it is neither."""
+    """Return the seconds of a header ``Retry-After``, which is a number or a date; None if it is neither."""
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value.strip()):
         return float(value)
     try:

@@ -1,8 +1,8 @@
-"""One GET request, with its redirects, to a server that is not trusted.
+"""One GET request, with its redirects, to an untrusted server.
 
-A host name is resolved once. All of its addresses must be public, and the connection is made to an address that was
-checked. Only http and https are requested, and of the ports below 1024 only 80 and 443. Each redirect is checked anew.
-Proxies of the environment are not used, because they connect to unchecked addresses. No cookie or password is sent.
+A host name is resolved once. All of its addresses must be public, and the connection goes to a checked address. Only
+http and https are allowed, and of the ports below 1024 only 80 and 443. Each redirect is checked again. Proxies of the
+environment are not used, because they connect to unchecked addresses. No cookie or password is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADERS = {
     "Accept": "image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5",
     "Accept-Encoding": "identity",
 }
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Limits:
     opt_out: tuple[str, ...] = ()  # Honoured headers: ``tdm-reservation``, directives of ``X-Robots-Tag``.
 
 
-def get(url: str, limits: Limits, allow: Collection[str] = ()) -> bytes:
+def get(url: str, limits: Limits, allowed_hosts: Collection[str] = ()) -> bytes:
     """Return the body at a URL or at the URL to which it redirects; call it in a thread without an event loop.
 
-    Addresses in ``allow``, such as ``"127.0.0.1:8000"``, are taken although they are not public. Raises Failed: There
-    is no body; ``outcome`` states why, and ``retry`` whether another request may help.
+    ``allowed_hosts`` are permitted although they are not public, such as ``"127.0.0.1:8000"``. Raises Failed: There is
+    no body; ``outcome`` is the reason, and ``retry`` is whether another request may help.
     """
     try:
-        return asyncio.run(asyncio.wait_for(_get(url, limits, allow), limits.timeout))
+        return asyncio.run(asyncio.wait_for(_get(url, limits, allowed_hosts), limits.timeout))
     except (TimeoutError, httpx.TimeoutException) as error:
         raise Failed(
             "timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s"
@@ -60,31 +60,31 @@ def get(url: str, limits: Limits, allow: Collection[str] = ()) -> bytes:
         raise Failed("connection_failed", detail, retry=True) from None
 
 
-async def _get(text: str, limits: Limits, allow: Collection[str]) -> bytes:
+async def _get(text: str, limits: Limits, allowed: Collection[str]) -> bytes:
     url = httpx.URL(text)
-    async with httpx.AsyncClient(transport=_Guard(allow), timeout=limits.read_timeout, trust_env=False) as client:
-        for _ in range(_MOST_REDIRECTS + 1):
+    async with httpx.AsyncClient(transport=_Guard(allowed), timeout=limits.read_timeout, trust_env=False) as client:
+        for _ in range(_MAX_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or not url.host:
                 raise Failed("refused_scheme", str(url)[:100])
             async with client.stream("GET", url) as response:
                 if not response.has_redirect_location:
-                    return await _body(response, limits)
+                    return await _read_body(response, limits)
                 url = url.join(response.headers["location"])
-    raise Failed("too_many_redirects", f"more than {_MOST_REDIRECTS}")
+    raise Failed("too_many_redirects", f"more than {_MAX_REDIRECTS}")
 
 
-async def _body(response: httpx.Response, limits: Limits) -> bytes:
-    """Return the body of a response as received; a compressed one, which was not requested, is refused."""
+async def _read_body(response: httpx.Response, limits: Limits) -> bytes:
+    """Return the body of a response; a compressed body, which was not requested, raises Failed."""
     status, headers = response.status_code, response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", "")) if status in (429, 503) else None
         raise Failed(status_of_code(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
-    if asked := opts_out(headers, limits.opt_out):
-        raise Failed("opted_out", asked)
+    if opt_out := opts_out(headers, limits.opt_out):
+        raise Failed("opted_out", opt_out)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
         raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
-    if (stated := int(headers.get("content-length", 0))) > limits.max_bytes:
-        raise Failed("too_many_bytes", f"{stated} bytes stated")
+    if (content_length := int(headers.get("content-length", 0))) > limits.max_bytes:
+        raise Failed("too_many_bytes", f"{content_length} bytes stated")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
@@ -99,39 +99,39 @@ _OUTCOMES = dict.fromkeys((401, 402, 403, 451), "forbidden") | {404: "not_found"
 
 
 def status_of_code(status: int) -> str:
-    """Return the outcome that an HTTP status other than 200 stands for, such as ``not_found``."""
+    """Return the outcome for an HTTP status other than 200, such as ``not_found``."""
     return _OUTCOMES.get(status, "server_error" if status >= 500 else "http_error")
 
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return certifi's certificates; those that the environment names are not used."""
+    """Return certifi's certificates; certificates named by the environment are not used."""
     return httpx.create_ssl_context(trust_env=False)
 
 
 class _Guard(httpx.AsyncHTTPTransport):
-    """Sends requests to checked addresses, with no other headers than those of :data:`_HEADERS`."""
+    """Sends requests to checked addresses, with only the headers of :data:`_HEADERS`."""
 
-    def __init__(self, allow: Collection[str]) -> None:
-        # A connection that was kept would serve another name at the same address, whose certificate was not checked.
+    def __init__(self, allowed: Collection[str]) -> None:
+        # A kept-alive connection would serve another name at the same address, whose certificate was not checked.
         super().__init__(verify=tls(), trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
-        self._allow = allow
+        self._allowed = allowed
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url, headers = request.url, {"Host": request.headers["host"], **_HEADERS}
         host, port = url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
-        more = {**request.extensions, "sni_hostname": host}
-        failed: Exception = httpx.ConnectError(f"{host} has no address")
-        for address in self._addresses(host, port):
-            checked = httpx.Request("GET", url.copy_with(host=address), headers=headers, extensions=more)
+        extensions = {**request.extensions, "sni_hostname": host}
+        last_error: Exception = httpx.ConnectError(f"{host} has no address")
+        for address in self._resolve_host(host, port):
+            checked_request = httpx.Request("GET", url.copy_with(host=address), headers=headers, extensions=extensions)
             try:
-                return await super().handle_async_request(checked)
+                return await super().handle_async_request(checked_request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failed = error
-        raise failed
+                last_error = error
+        raise last_error
 
-    def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host, each of them public or allowed."""
+    def _resolve_host(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host; raise Failed unless each is public or allowed."""
         if port > 65535:
             raise Failed("bad_url", f"port {port}")
         try:
@@ -140,7 +140,7 @@ class _Guard(httpx.AsyncHTTPTransport):
             raise Failed("no_address", str(error), retry=error.errno == socket.EAI_AGAIN) from None
         addresses = list(dict.fromkeys(entry[4][0] for entry in entries))
         for address in addresses:
-            if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allow:
+            if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allowed:
                 continue
             if not is_public(address):
                 raise Failed("refused_address", f"{address} is no public address")
@@ -149,8 +149,8 @@ class _Guard(httpx.AsyncHTTPTransport):
         return addresses
 
 
-# Networks that the standard library may take for public: protocol assignments, an IPv6 relay, a cloud's internal
-# server, documentation, IPv6 addresses that contain an IPv4 address, and what is not in 2000::/3.
+# Networks that the standard library may count as public: protocol assignments, an IPv6 relay, a cloud's internal
+# server, documentation, IPv6 addresses that contain an IPv4 address, and addresses outside of 2000::/3.
 _NOT_PUBLIC = (
     *("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16"),
     *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "::/3", "4000::/2", "8000::/1"),
@@ -158,21 +158,21 @@ _NOT_PUBLIC = (
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public; one that a translator of IPv4 to IPv6 (NAT64) made is not."""
+    """Return whether an IP address is public; an address of a translator from IPv4 to IPv6 (NAT64) is not."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    listed = any(ip in ipaddress.ip_network(network) for network in _NOT_PUBLIC)
-    return ip.is_global and not (listed or ip.is_multicast or ip.is_reserved)
+    is_listed = any(ip in ipaddress.ip_network(network) for network in _NOT_PUBLIC)
+    return ip.is_global and not (is_listed or ip.is_multicast or ip.is_reserved)
 
 
-# A name before a colon is that of a robot, unless it is a directive with a value.
+# A name before a colon is a robot's, unless it is a directive with a value.
 _OTHER_ROBOT = re.compile(r"\s*(?!(?:biaslab|unavailable_after|max-[a-z-]+)\s*:)[a-z0-9_-]+\s*:")
 
 
 def opts_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
-    """Return the header, if any, that asks all robots or biaslab not to use an image; ``honoured`` as in Limits."""
+    """Return the header, if any, that forbids all robots or biaslab to use an image; ``honoured`` as in Limits."""
     for value in map(str.lower, headers.get_list("x-robots-tag")):
-        asked = set(re.split(r"\s*[,:]\s*", value.strip())).intersection(honoured)
-        if asked and not _OTHER_ROBOT.match(value):
-            return f"X-Robots-Tag: {min(asked)}"
-    reserved = "1" in headers.get_list("tdm-reservation", split_commas=True)
-    return "TDM-Reservation: 1" if reserved and "tdm-reservation" in honoured else ""
+        directives = set(re.split(r"\s*[,:]\s*", value.strip())).intersection(honoured)
+        if directives and not _OTHER_ROBOT.match(value):
+            return f"X-Robots-Tag: {min(directives)}"
+    is_reserved = "1" in headers.get_list("tdm-reservation", split_commas=True)
+    return "TDM-Reservation: 1" if is_reserved and "tdm-reservation" in honoured else ""

@@ -1,6 +1,6 @@
-"""What the replies of OpenAI-compatible servers, and of gateways before them, say beside what was asked for.
+"""Read replies of OpenAI-compatible servers and gateways: statuses, errors, policies and texts.
 
-Nothing here runs longer than a few passes over what was sent, whatever that is.
+All functions take linear time for any reply.
 """
 
 from __future__ import annotations
@@ -13,86 +13,86 @@ from typing import Any
 
 FORM = "response_format"
 """The field of a request that sets the form of an answer."""
-# Words of errors that stand for a policy: OpenAI's, Azure's, and those of servers that pass them on.
+# Words of errors that indicate a policy: OpenAI's, Azure's, and those of servers that forward them.
 _POLICY = (
     "content_policy", "content policy", "contentpolicy", "content management policy", "content_filter",
     "contentfilter", "content filter", "content_moderation", "moderation_blocked", "moderation system",
     "safety system", "safety_system", "responsibleaipolicyviolation", "responsible ai",
 )  # fmt: skip
-# What errors without a number are called -> the status that says the same.
+# Words of errors without a number -> the equivalent status.
 _STATUSES = (
     (("insufficient_quota", "billing"), 402),
     (("rate_limit", "rate limit", "too many requests", "resource_exhausted"), 429),
     (("timeout", "timed out"), 408),
     (("invalid_request", "bad_request", *_POLICY), 400),
 )
-_SERVER = 502
-# How servers say that they do not take a field.
-_NOT_TAKEN = (
+_SERVER_ERROR = 502
+# Words of errors that reject a field.
+_REJECTION_WORDS = (
     "unsupported", "not support", "does not accept", "not allowed", "not permitted", "only the default",
     "unrecognized", "unknown", "unavailable", "extra_forbidden",
 )  # fmt: skip
-# Words of errors about the form of an answer, without blanks, "_" and "-": the field's name, the schema's, a type's.
-_OF_FORM = (b"responseformat", b"schema", b"jsonobject", b"jsonmode", b"structuredoutput", b"guided", b"grammar")
-_LONGEST_ERROR = 100_000
+# Words of errors about the form of an answer, without spaces, "_" and "-": names of the field, the schema, a type.
+_FORM_WORDS = (b"responseformat", b"schema", b"jsonobject", b"jsonmode", b"structuredoutput", b"guided", b"grammar")
+_MAX_ERROR = 100_000
 FILTER_FIELDS = ("finish_reason", "filtered_reason", "content_filter_results")
-"""How descriptions of placeholders begin: the field of a reply that says that its image is one."""
-_MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
+"""Prefixes of descriptions of placeholders: the field of a reply that marks its image as one."""
+_MARK, _END_OF_MARK, _MAX_MARK = "<|", "|>", 40
 _THOUGHT, _END_OF_THOUGHT = "<think>", "</think>"
 
 
-def status(sent: int, data: bytes) -> int:
-    """Return the status of a reply: of one with 200 and an error in its body in the place of an answer, the error's."""
-    if sent != 200 or b"error" not in data:
-        return sent
-    reply = _object(data)
-    first = _first(reply)
-    found = reply.get("error") or first.get("error")
-    message = first.get("message") if isinstance(first.get("message"), Mapping) else {}
-    if first.get("b64_json") or first.get("url") or message.get("content"):
-        return sent
-    if not found:
-        return _SERVER if first.get("finish_reason") == "error" else sent
-    for number in _values(found, ("code", "status", "status_code")):
+def status(http_status: int, data: bytes) -> int:
+    """Return the status of a reply; with status 200 and an error in place of an answer, the status of the error."""
+    if http_status != 200 or b"error" not in data:
+        return http_status
+    reply = _parse_object(data)
+    choice = _first_choice(reply)
+    reported_error = reply.get("error") or choice.get("error")
+    message = choice.get("message") if isinstance(choice.get("message"), Mapping) else {}
+    if choice.get("b64_json") or choice.get("url") or message.get("content"):
+        return http_status
+    if not reported_error:
+        return _SERVER_ERROR if choice.get("finish_reason") == "error" else http_status
+    for number in _find_values(reported_error, ("code", "status", "status_code")):
         if str(number).isascii() and str(number).isdigit() and 400 <= int(str(number)[:4]) <= 599:
             return int(str(number))
-    said = _error_text(found)
-    return next((number for words, number in _STATUSES if any(w in said for w in words)), _SERVER)
+    error_text = _error_text(reported_error)
+    return next((number for words, number in _STATUSES if any(w in error_text for w in words)), _SERVER_ERROR)
 
 
 def error(data: bytes) -> tuple[str, str]:
-    """Return code and message of an error's body; empty texts where it has none."""
-    reply = _object(data)
-    found = reply.get("error") or _first(reply).get("error") or reply
-    if isinstance(found, str):
-        return "", found
-    if not isinstance(found, Mapping):
+    """Return code and message of an error's body; empty texts for missing ones."""
+    reply = _parse_object(data)
+    reported_error = reply.get("error") or _first_choice(reply).get("error") or reply
+    if isinstance(reported_error, str):
+        return "", reported_error
+    if not isinstance(reported_error, Mapping):
         return "", ""
-    code = found.get("code") or found.get("type") or ""
-    return str(code), str(found.get("message") or found.get("detail") or "")
+    code = reported_error.get("code") or reported_error.get("type") or ""
+    return str(code), str(reported_error.get("message") or reported_error.get("detail") or "")
 
 
 def is_policy(data: bytes) -> bool:
-    """Return whether an error says that a policy stopped a question or its answer: by its code, type or message."""
-    reply = _object(data)
-    said = _error_text(reply.get("error") or _first(reply).get("error") or reply)
-    return any(words in said for words in _POLICY)
+    """Return whether the code, type or message of an error indicates that a policy stopped a question or answer."""
+    reply = _parse_object(data)
+    error_text = _error_text(reply.get("error") or _first_choice(reply).get("error") or reply)
+    return any(words in error_text for words in _POLICY)
 
 
 def placeholder(data: bytes) -> str:
-    """Return which field says that the image of a reply is a content filter's placeholder; empty where none does.
+    """Return the field that marks the image of a reply as a content filter's placeholder; empty without one.
 
-    Known are ``finish_reason``, ``filtered_reason`` and Azure's ``content_filter_results``, next to the image or
-    above it.
+    Supported are ``finish_reason``, ``filtered_reason`` and Azure's ``content_filter_results``, next to the image or
+    at the top level.
     """
-    reply = _object(data)
-    for said in (_first(reply), reply):
-        ended = str(said.get("finish_reason") or said.get("finishReason") or "")
-        if any(word in ended.lower() for word in ("filter", "safety")):
-            return f"finish_reason {ended}"
-        if why := said.get("filtered_reason") or said.get("raiFilteredReason"):
-            return f"filtered_reason {why}"
-        results = said.get("content_filter_results")
+    reply = _parse_object(data)
+    for part in (_first_choice(reply), reply):
+        finish_reason = str(part.get("finish_reason") or part.get("finishReason") or "")
+        if any(word in finish_reason.lower() for word in ("filter", "safety")):
+            return f"finish_reason {finish_reason}"
+        if reason := part.get("filtered_reason") or part.get("raiFilteredReason"):
+            return f"filtered_reason {reason}"
+        results = part.get("content_filter_results")
         for kind, result in results.items() if isinstance(results, Mapping) else ():
             if isinstance(result, Mapping) and result.get("filtered") is True:
                 return f"content_filter_results {kind}"
@@ -100,83 +100,83 @@ def placeholder(data: bytes) -> str:
 
 
 def refused_field(data: bytes, fields: Iterable[str]) -> str:
-    """Return the field of a request that an error says is not taken, with any value or with that one; else empty.
+    """Return the field of a request that an error rejects, with any value or with its current one; else empty.
 
-    Servers refuse the form of an answer in many words, so any error that speaks of it counts.
+    Servers reject the form of an answer in many wordings, so any error that mentions it counts.
     """
-    plain = re.sub(rb"[\s_-]", b"", data[:_LONGEST_ERROR].lower())
-    if FORM in fields and any(words in plain for words in _OF_FORM):
+    plain = re.sub(rb"[\s_-]", b"", data[:_MAX_ERROR].lower())
+    if FORM in fields and any(words in plain for words in _FORM_WORDS):
         return FORM
-    reply = _object(data)
-    found = reply.get("error") or reply
-    if not isinstance(found, Mapping):
+    reply = _parse_object(data)
+    reported_error = reply.get("error") or reply
+    if not isinstance(reported_error, Mapping):
         return ""
-    said = _error_text(found)
-    named = str(found.get("param") or "")
-    if not any(words in said for words in _NOT_TAKEN):
+    error_text = _error_text(reported_error)
+    parameter = str(reported_error.get("param") or "")
+    if not any(words in error_text for words in _REJECTION_WORDS):
         return ""
-    # What the server names, else what its message speaks of.
-    return next((name for name in fields if name == named or (not named and name in said)), "")
+    # The field that the server names, else one in its message.
+    return next((name for name in fields if name == parameter or (not parameter and name in error_text)), "")
 
 
-def text(message: Mapping[str, Any], *, ended: bool) -> str:
-    """Return what a message says, without thoughts before it and marks of chats; TypeError where it is none.
+def text(message: Mapping[str, Any], *, is_complete: bool) -> str:
+    """Return the text of a message, without reasoning before it and marks of chat templates; TypeError if invalid.
 
-    Some servers send it in parts, and some send all that a model wrote as its reasoning: then that counts where the
-    model came to its end (``ended``).
+    Some servers send it in parts, and some send the whole output of a model as reasoning, which then counts if the
+    output is complete (``is_complete``).
     """
     content = message.get("content")
     if content is not None and not isinstance(content, str):
         content = "".join(part["text"] for part in content if part.get("type", "text") == "text")
-    if not content and ended:
+    if not content and is_complete:
         content = message.get("reasoning_content")
         content = content if isinstance(content, str) else ""
     return plain_text(content or "")
 
 
-def plain_text(said: str) -> str:
-    """Return a text without what a model thought before it, and without marks that a chat's template knows."""
-    _, closed, after = said.rpartition(_END_OF_THOUGHT)
-    if closed:
-        said = after
-    elif said.lstrip().startswith(_THOUGHT):
-        # It was cut off before it said anything.
-        said = ""
-    parts = said.split(_MARK)
+def plain_text(content: str) -> str:
+    """Return a text without the reasoning before it, and without marks of chat templates."""
+    _, end_mark, answer = content.rpartition(_END_OF_THOUGHT)
+    if end_mark:
+        content = answer
+    elif content.lstrip().startswith(_THOUGHT):
+        # The reply was cut off within the reasoning.
+        content = ""
+    parts = content.split(_MARK)
     for k, part in enumerate(parts[1:], start=1):
-        name, end, rest = part[:_LONGEST_MARK].partition(_END_OF_MARK)
-        # Marks are of one word.
-        known = end and name.replace("_", "").isalnum()
-        parts[k] = rest + part[_LONGEST_MARK:] if known else _MARK + part
+        name, end, remainder = part[:_MAX_MARK].partition(_END_OF_MARK)
+        # A mark is one word.
+        is_mark = end and name.replace("_", "").isalnum()
+        parts[k] = remainder + part[_MAX_MARK:] if is_mark else _MARK + part
     return "".join(parts).strip()
 
 
-def _object(data: bytes) -> Mapping[str, Any]:
+def _parse_object(data: bytes) -> Mapping[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(data), Mapping):
-            return found
+        if isinstance(value := json.loads(data), Mapping):
+            return value
     return {}
 
 
-def _first(reply: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the first choice, or picture, of a reply."""
+def _first_choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first choice, or image, of a reply."""
     for name in ("choices", "data"):
-        some = reply.get(name)
-        if isinstance(some, list) and some and isinstance(some[0], Mapping):
-            return some[0]
+        choices = reply.get(name)
+        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+            return choices[0]
     return {}
 
 
-def _values(found: object, names: Iterable[str]) -> list[Any]:
-    """Return what an error has under some names, at its top or one level below."""
-    if not isinstance(found, Mapping):
+def _find_values(error_body: object, names: Iterable[str]) -> list[Any]:
+    """Return the values of an error under some names, at its top level or one level below."""
+    if not isinstance(error_body, Mapping):
         return []
-    below = [value for value in found.values() if isinstance(value, Mapping)]
-    return [one[name] for one in (found, *below) for name in names if one.get(name) is not None]
+    nested = [value for value in error_body.values() if isinstance(value, Mapping)]
+    return [mapping[name] for mapping in (error_body, *nested) for name in names if mapping.get(name) is not None]
 
 
-def _error_text(found: object) -> str:
-    """Return what an error says in words, in small letters: its message, code and type, and those within."""
-    if isinstance(found, str):
-        return found.lower()
-    return " ".join(map(str, _values(found, ("code", "type", "message", "detail", "status")))).lower()
+def _error_text(error_body: object) -> str:
+    """Return the text of an error in lower case: its message, code and type, and those one level below."""
+    if isinstance(error_body, str):
+        return error_body.lower()
+    return " ".join(map(str, _find_values(error_body, ("code", "type", "message", "detail", "status")))).lower()

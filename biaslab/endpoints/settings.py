@@ -15,20 +15,20 @@ from biaslab.errors import ParameterError
 from biaslab.schema.groups import Group, Integer, Texts, field
 
 ENDPOINT = "endpoint:"
-"""How names of models behind an endpoint begin."""
-# Fields of a request for an image that are set otherwise, or would change the form of a reply.
+"""Prefix of the names of models behind an endpoint."""
+# Fields of a request for an image that have other settings, or would change the form of a reply.
 _OWN_FIELDS = ("model", "prompt", "size", "n", "stream", "partial_images")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
-def _plain_url(url: str) -> str:
-    """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
+def _normalize_url(url: str) -> str:
+    """Return a base URL without the path of a request type; ParameterError, without the URL, if it has a secret."""
     if not url:
         return ""
-    if held := redact.secret_in_url(re.sub(r"\s", "", url)):
+    if secret := redact.secret_in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
-            f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
-            "an environment variable (api_key_env)."
+            f"The endpoint's URL holds {secret}, which would be written into reports. Take it out, and put the key "
+            "into an environment variable (api_key_env)."
         )
     example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
     try:
@@ -44,8 +44,8 @@ def _plain_url(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, parts.query, ""))
 
 
-def _variable(name: str) -> str:
-    """Return a variable's name; refuse, and do not repeat, what can be none and so may be a key."""
+def _check_variable(name: str) -> str:
+    """Return a variable's name; ParameterError, without the text, for other texts, because they may be a key."""
     if name and not _VARIABLE.fullmatch(name):
         raise ParameterError(
             "The endpoint's key variable is not a name of an environment variable: capitals, digits and '_', such as "
@@ -54,9 +54,9 @@ def _variable(name: str) -> str:
     return name
 
 
-Url = Annotated[str, AfterValidator(_plain_url)]
+Url = Annotated[str, AfterValidator(_normalize_url)]
 """A base URL in its plain form, without a secret; or an empty text."""
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[str, AfterValidator(_check_variable)]
 """The name of an environment variable; or an empty text."""
 
 
@@ -106,10 +106,10 @@ class EndpointSettings(Group):
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
-        own = [name for name in self.options if name in _OWN_FIELDS]
-        if own:
+        reserved_names = [name for name in self.options if name in _OWN_FIELDS]
+        if reserved_names:
             raise ParameterError(
-                f"options holds {own[0]!r}, which cannot be set there: model and size are settings "
+                f"options holds {reserved_names[0]!r}, which cannot be set there: model and size are settings "
                 "of their own, and each image is a request of its own, not streamed."
             )
         try:

@@ -1,7 +1,7 @@
-"""Families of models: how each takes encoded text and noise, and what its makers say of its settings.
+"""Families of models: the inputs of each for encoded text and noise, and its recommended settings.
 
-``families.yaml`` tells them by the class of the pipeline, and variants by their configurations. What is not there has
-its pipeline's own settings, by signature, and is given its prompts as text: slower, but as reproducible.
+``families.yaml`` lists them by the class of the pipeline, and variants by their configurations. Other models have the
+default settings in their pipeline's signature, and receive prompts as text: slower, but as reproducible.
 """
 
 from __future__ import annotations
@@ -21,131 +21,134 @@ from biaslab.generation.settings import GenerationSettings
 if TYPE_CHECKING:
     from biaslab.hub.model_files import ModelFiles
 
-# What heights and widths are rounded to where a pipeline's own steps are not known.
-_ROUND = 64
-# Texts that no pipeline has two of.
+# Heights and widths are multiples of this if a pipeline's own multiple is unknown.
+_DEFAULT_MULTIPLE = 64
+# Names of a pipeline's prompts; each gets the same text.
 _PROMPTS = ("prompt", "prompt_2", "prompt_3")
 
 
 @dataclass(frozen=True)
 class Family:
-    """What is known of a model: an entry of ``families.yaml``, completed by the pipeline's signature and sizes."""
+    """The properties of a model: an entry of ``families.yaml``, completed by the pipeline's signature and sizes."""
 
     pipeline: str  # Its class.
-    variant: str = ""  # Which one of the class, where the table has several.
-    denoiser: str = ""  # Its attribute with the denoising network; empty of one that is given its prompts as text.
-    parts: Sequence[str] = ()  # What it takes of an encoded prompt; with ``negative_`` before it, of a negative one.
+    variant: str = ""  # The variant of the class, if the table has several.
+    denoiser: str = ""  # Its attribute with the denoising network; empty if it receives prompts as text.
+    parts: Sequence[str] = ()  # Its inputs from an encoded prompt; with the prefix ``negative_``, from a negative one.
     columns: Sequence[Sequence[str]] = ()
-    """Its text as the network reads it, part after part: the tokenizers whose tokens stand in the same columns. Empty
-    where that is not known."""
+    """The parts of its text in the order in which the network reads them: the tokenizers whose tokens share columns.
+    Empty if unknown."""
     latents: str = "grid"
-    """How the network takes latents: as a ``grid``; as ``rows`` of 2 x 2 of it; or as rows of a grid of 2 x 2
-    ``patches``, which its autoencoder has a scale of each of."""
-    steps: int | None = None  # Its own number of denoising steps; None where it is not told one.
-    guidance: float | None = None  # Its own scale of guidance; None where guidance has no effect.
-    argument: str = ""  # The pipeline's argument that carries the scale of guidance; empty where none has an effect.
-    unguided: float = 1.0  # Up to which scale there is no guidance.
+    """The form of the network's latents: a ``grid``; ``rows`` of 2 x 2 of it; or rows of a grid of 2 x 2 ``patches``,
+    each with its own scale in the autoencoder."""
+    steps: int | None = None  # Its default number of denoising steps; None if it takes none.
+    guidance: float | None = None  # Its default guidance scale; None if guidance has no effect.
+    argument: str = ""  # The pipeline's argument for the guidance scale; empty if none has an effect.
+    unguided: float = 1.0  # The maximum scale without guidance.
     negative: bool = True  # Whether a negative prompt has an effect; otherwise guidance is part of the network.
-    no_negative: str = ""  # The negative prompt where none is asked for.
-    text_length: int | None = None  # How many tokens of a text the last tokenizer reads, where the pipeline is told.
-    chat: bool = False  # Whether a text is read as a message in a chat, whose frame takes some of these tokens.
+    no_negative: str = ""  # The negative prompt if the settings have none.
+    text_length: int | None = None  # Maximum tokens of a text for the last tokenizer, if it is an argument.
+    chat: bool = False  # Whether a text is formatted as a chat message, whose template takes some of these tokens.
     always: Mapping[str, Any] = field(default_factory=dict)  # Further arguments of the pipeline.
-    dtype: str = "bfloat16"  # Numbers of the network on a GPU.
-    # Its own size in pixels, where it is known; and what height and width must be multiples of.
+    dtype: str = "bfloat16"  # Number type of the network on a GPU.
+    # Its default size in pixels, if known; and the multiple of height and width.
     height: int = 0
     width: int = 0
-    multiple: int = _ROUND
+    multiple: int = _DEFAULT_MULTIPLE
     scale: int = 8  # Pixels of the image for one of the latents, in each direction.
     channels: int = 0  # Channels of latents.
-    takes_size: bool = True  # Whether the pipeline is told height and width.
-    # Completed by :mod:`biaslab.generation.stated`: the word in its name for a distilled model; which of steps and
-    # guidance no source states, so that they are None; and the sources of the others.
+    takes_size: bool = True  # Whether the pipeline has arguments for height and width.
+    # Completed by :mod:`biaslab.generation.stated`: the word in its name for a distilled model; those of steps and
+    # guidance that no source states, so that they are None; and the sources of the others.
     distilled: str = ""
     unstated: Sequence[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
 
     def is_guided(self, settings: GenerationSettings) -> bool:
-        """Return whether images are guided, by what settings ask for or by the model's own scale."""
+        """Return whether images are guided, by the scale of the settings or by the model's default scale."""
         scale = self.guidance if settings.guidance_scale is None else settings.guidance_scale
         return scale is not None and scale > self.unguided
 
     def complete_settings(self, settings: GenerationSettings) -> GenerationSettings:
-        """Return settings with the model's own steps and guidance where none are given."""
+        """Return settings with missing steps and guidance replaced by the model's defaults."""
         defaults = {"steps": self.steps, "guidance_scale": self.guidance}
         return settings.changed(**{k: v for k, v in defaults.items() if getattr(settings, k) is None})
 
     def size(self, settings: GenerationSettings, name: str) -> tuple[int, int]:
-        """Return height and width of images in pixels; 0 where they are the pipeline's, which nobody knows.
+        """Return height and width of images in pixels; 0 if they are unknown defaults of the pipeline.
 
-        Raises ParameterError where the model ``name`` does not make them.
+        Raises ParameterError where the model ``name`` does not support them.
         """
-        requested = {"height": settings.height, "width": settings.width}
-        if not self.takes_size and any(requested.values()):
+        sizes = {"height": settings.height, "width": settings.width}
+        if not self.takes_size and any(sizes.values()):
             raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
-        for side, value in requested.items():
+        for side, value in sizes.items():
             if self.denoiser and value % self.multiple:
-                near = max(self.multiple, round(value / self.multiple) * self.multiple)
+                nearest = max(self.multiple, round(value / self.multiple) * self.multiple)
                 raise ParameterError(
-                    f"{side} is {value}; {name} generates images in multiples of {self.multiple}, for example {near}."
+                    f"{side} is {value}; {name} generates images in multiples of {self.multiple}, for example "
+                    f"{nearest}."
                 )
         height = settings.height or self.height
         if settings.aspect == 1:
             return height, settings.width or self.width
         if not (height and self.width and self.takes_size):
-            why = f"{name} is a {self.pipeline}, whose default aspect ratio is unknown"
-            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, paired.aspect=1.")
-        # As wide as asked for, in what the model makes.
-        wide = height * self.width / self.height * settings.aspect
-        return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
+            cause = f"{name} is a {self.pipeline}, whose default aspect ratio is unknown"
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {cause}. Set it to 1; in a run, paired.aspect=1.")
+        # The requested width, rounded to a multiple that the model supports.
+        new_width = height * self.width / self.height * settings.aspect
+        return height, settings.width or max(self.multiple, round(new_width / self.multiple) * self.multiple)
 
     def check(self, settings: GenerationSettings, name: str) -> None:
-        """Raise ParameterError where a setting has no effect on the model ``name``, or it cannot do what is asked."""
+        """Raise ParameterError where the model ``name`` ignores a setting, or does not support it."""
         scale, negative = settings.guidance_scale, settings.negative_prompt
-        what = f"but {name} is a {self.kind}"
+        clause = f"but {name} is a {self.kind}"
         names = {"steps": "generation.steps", "guidance": "generation.guidance_scale"}
-        if unset := [names[one] for one in self.unstated if self._given(settings, one) is None]:
+        if unset := [names[setting] for setting in self.unstated if self._setting_value(settings, setting) is None]:
             raise ParameterError(
                 f"{name} looks distilled ({self.distilled}), and neither its model card nor its scheduler states how "
                 f"it generates images: set {' and '.join(unset)}."
             )
         if scale is not None and scale > self.unguided and not self.argument:
-            raise ParameterError(f"guidance_scale is {scale:g}, {what}, which ignores guidance. Leave it empty (null).")
+            raise ParameterError(
+                f"guidance_scale is {scale:g}, {clause}, which ignores guidance. Leave it empty (null)."
+            )
         if settings.steps is not None and self.steps is None and "steps" not in self.unstated:
-            raise ParameterError(f"steps is {settings.steps}, {what}, which takes none. Leave steps empty (null).")
+            raise ParameterError(f"steps is {settings.steps}, {clause}, which takes none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
-                f"negative_prompt is {negative!r}, {what}, which takes none: its network includes guidance."
+                f"negative_prompt is {negative!r}, {clause}, which takes none: its network includes guidance."
             )
         if negative and not self.is_guided(settings):
             guidance_text = (
                 f"the default of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
             )
-            why = f"it works through guidance and {guidance_text}; set guidance_scale above {self.unguided:g}"
-            raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
+            reason = f"it works through guidance and {guidance_text}; set guidance_scale above {self.unguided:g}"
+            raise ParameterError(f"negative_prompt is {negative!r}, but {reason}.")
         self.size(settings, name)
 
     @staticmethod
-    def _given(settings: GenerationSettings, name: str) -> float | None:
+    def _setting_value(settings: GenerationSettings, name: str) -> float | None:
         return settings.steps if name == "steps" else settings.guidance_scale
 
     def setting_sources(self, settings: GenerationSettings) -> dict[str, str]:
-        """Return where steps and guidance come from, by setting."""
-        known = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is unknown"
-        origin = {
-            name: "the settings" if self._given(settings, name) is not None else self.sources.get(name, known)
+        """Return the sources of steps and guidance, by setting."""
+        default = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is unknown"
+        sources = {
+            name: "the settings" if self._setting_value(settings, name) is not None else self.sources.get(name, default)
             for name in ("steps", "guidance")
         }
-        return {"steps": origin["steps"], **({"guidance_scale": origin["guidance"]} if self.argument else {})}
+        return {"steps": sources["steps"], **({"guidance_scale": sources["guidance"]} if self.argument else {})}
 
     def describe_settings(self, settings: GenerationSettings, name: str) -> str:
-        """Return how the model ``name`` makes images by settings, for a terminal."""
+        """Return a description of how the model ``name`` generates images with settings, for a terminal."""
         complete, (height, width) = self.complete_settings(settings), self.size(settings, name)
-        parts_described = [
+        parts = [
             f"{complete.steps} step{'s' * (complete.steps != 1)}" if complete.steps else "",
             f"{self.argument} {complete.guidance_scale:g}" if self.argument else "no guidance",
             f"negative prompt {settings.negative_prompt!r}" if settings.negative_prompt else "",
@@ -153,68 +156,68 @@ class Family:
             f"{self.text_length} tokens of text" if self.text_length else "",
             f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
         ]
-        sources = "; ".join(f"{what} by {source}" for what, source in self.setting_sources(settings).items())
-        return f"{self.kind}: {', '.join(filter(None, parts_described))} ({sources})"
+        sources = "; ".join(f"{setting} by {source}" for setting, source in self.setting_sources(settings).items())
+        return f"{self.kind}: {', '.join(filter(None, parts))} ({sources})"
 
     def encode(self, pipe, text: str, device) -> dict[str, Any]:
         """Return an encoded text by part, each of batch size 1."""
-        takes = inspect.signature(pipe.encode_prompt).parameters
-        arguments = _shared(type(pipe)) | self._told() | dict.fromkeys(_PROMPTS, text)
+        parameters = inspect.signature(pipe.encode_prompt).parameters
+        arguments = _shared_defaults(type(pipe)) | self._fixed_arguments() | dict.fromkeys(_PROMPTS, text)
         arguments |= {"device": device, "num_images_per_prompt": 1, "do_classifier_free_guidance": False}
-        encoded = pipe.encode_prompt(**{k: v for k, v in arguments.items() if k in takes})
-        # What is said of a negative prompt, where none is asked for, is nothing.
+        encoded = pipe.encode_prompt(**{k: v for k, v in arguments.items() if k in parameters})
+        # Without a negative prompt, its embeddings are None or empty.
         return dict(zip(self.parts, (v for v in encoded if v is not None and len(v)), strict=False))
 
-    def batch(self, encoded: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, Any]:
-        """Return what a pipeline is given of encoded texts, padded with zeros; names have ``before`` in front."""
+    def batch(self, encoded: Sequence[Mapping[str, Any]], prefix: str = "") -> dict[str, Any]:
+        """Return a pipeline's arguments for encoded texts, padded with zeros; names begin with ``prefix``."""
         import torch
 
-        given = {}
+        arguments = {}
         for part in self.parts:
-            # A mask that is not there is of a text that is all words.
+            # A missing mask belongs to a text without padding.
             texts = [encoding[self.parts[0]] for encoding in encoded]
             rows = [
                 encoding[part] if part in encoding else text.new_ones(text.shape[:2], dtype=int)
                 for encoding, text in zip(encoded, texts, strict=True)
             ]
             if isinstance(rows[0], list):
-                given[before + part] = [value.float() for row in rows for value in row]
+                arguments[prefix + part] = [value.float() for row in rows for value in row]
                 continue
-            whole = torch.nn.utils.rnn.pad_sequence([row[0] for row in rows], batch_first=True)
-            given[before + part] = whole.float() if whole.is_floating_point() else whole
-        return given
+            padded_rows = torch.nn.utils.rnn.pad_sequence([row[0] for row in rows], batch_first=True)
+            arguments[prefix + part] = padded_rows.float() if padded_rows.is_floating_point() else padded_rows
+        return arguments
 
     def tokens(self, encoded: Mapping[str, Any]):
-        """Return what the network reads of an encoded text, ``(tokens, width)``; and as one vector, or None."""
-        whole, pooled = encoded[self.parts[0]], encoded.get("pooled_prompt_embeds")
-        return whole[0], None if pooled is None else pooled[0]
+        """Return the network's inputs for an encoded text: ``(tokens, width)``, and one pooled vector or None."""
+        embeddings, pooled = encoded[self.parts[0]], encoded.get("pooled_prompt_embeds")
+        return embeddings[0], None if pooled is None else pooled[0]
 
-    def _told(self) -> dict[str, Any]:
-        """Return what a pipeline is told of itself, beside what is asked of it."""
+    def _fixed_arguments(self) -> dict[str, Any]:
+        """Return the pipeline's arguments that do not depend on settings."""
         length = {"max_sequence_length": self.text_length} if self.text_length else {}
         return {**length, **self.always}
 
     def arguments(self, pipe, settings: GenerationSettings) -> dict[str, Any]:
-        """Return a pipeline's arguments by completed settings: steps, guidance, and what it is told of itself."""
-        takes = inspect.signature(pipe.__call__).parameters
-        given = {"num_inference_steps": settings.steps, **self._told()}
+        """Return a pipeline's arguments for completed settings: steps, guidance, and fixed arguments."""
+        parameters = inspect.signature(pipe.__call__).parameters
+        values = {"num_inference_steps": settings.steps, **self._fixed_arguments()}
         if self.argument and settings.guidance_scale is not None:
-            given[self.argument] = float(settings.guidance_scale)
-        elif "guidance_scale" in takes and takes["guidance_scale"].default is not None:
-            # What is ignored, but has to be a number.
-            given["guidance_scale"] = float(self.guidance or 0)
-        return {k: v for k, v in given.items() if k in takes and v is not None}
+            values[self.argument] = float(settings.guidance_scale)
+        elif "guidance_scale" in parameters and parameters["guidance_scale"].default is not None:
+            # The value is ignored, but must be a number.
+            values["guidance_scale"] = float(self.guidance or 0)
+        return {k: v for k, v in values.items() if k in parameters and v is not None}
 
     def noise(self, height: int, width: int, generators: Sequence):
-        """Return noise in latents, ``float32 (images, channels, height, width)``, each image's drawn on the CPU."""
+        """Return noise as latents, ``float32 (images, channels, height, width)``, drawn on the CPU for each image."""
         import torch
 
-        places = self.scale * (2 if self.latents == "patches" else 1)
-        shape = (self.channels, height // places, width // places)
+        pixels_per_latent = self.scale * (2 if self.latents == "patches" else 1)
+        shape = (self.channels, height // pixels_per_latent, width // pixels_per_latent)
         return torch.stack([torch.randn(shape, generator=g, dtype=torch.float32) for g in generators])
 
     def pack_latents(self, latents):
-        """Return latents in the form that the pipeline takes."""
+        """Return latents in the form that the pipeline requires."""
         if self.latents != "rows":
             return latents
         n, c, h, w = latents.shape
@@ -222,7 +225,7 @@ class Family:
         return patches.reshape(n, h * w // 4, c * 4)
 
     def unpack_latents(self, latents, height: int, width: int):
-        """Return latents as the pipeline has them as ``(images, channels, height, width)``."""
+        """Return latents in the pipeline's form as ``(images, channels, height, width)``."""
         if self.latents == "grid":
             return latents
         n, h, w = len(latents), height // self.scale // 2, width // self.scale // 2
@@ -232,18 +235,18 @@ class Family:
         return patches.reshape(n, -1, 2 * h, 2 * w)
 
 
-def _shared(pipeline: type) -> dict[str, Any]:
-    """Return the defaults of a pipeline's call that it hands on to ``encode_prompt``."""
-    encodes = inspect.signature(pipeline.encode_prompt).parameters
-    calls = inspect.signature(pipeline.__call__).parameters
+def _shared_defaults(pipeline: type) -> dict[str, Any]:
+    """Return the defaults of a pipeline's call that it passes to ``encode_prompt``."""
+    encode_parameters = inspect.signature(pipeline.encode_prompt).parameters
+    call_parameters = inspect.signature(pipeline.__call__).parameters
     return {
-        name: taken.default
-        for name, taken in calls.items()
-        if name in encodes and taken.default is not inspect.Parameter.empty and "prompt" not in name
+        name: parameter.default
+        for name, parameter in call_parameters.items()
+        if name in encode_parameters and parameter.default is not inspect.Parameter.empty and "prompt" not in name
     }
 
 
-# -- which one a model is ------------------------------------------------------------------------------------
+# -- the family of a model -----------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -255,14 +258,14 @@ def table() -> dict[str, dict[str, Any]]:
 
 
 def family_of_pipeline(pipe, name: str = "") -> Family:
-    """Return the family of a loaded pipeline, which is called ``name``."""
+    """Return the family of a loaded pipeline called ``name``."""
     parts = {part: getattr(component, "config", None) for part, component in getattr(pipe, "components", {}).items()}
     configs = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
     return match_family(type(pipe), {**configs, "index": getattr(pipe, "config", {})}, name)
 
 
 def family_of_files(files: ModelFiles, name: str) -> Family:
-    """Return the family of a pipeline, called ``name``, of a class that diffusers has: only configurations are read."""
+    """Return the family of a pipeline called ``name``, of a class of diffusers; only configurations are read."""
     import diffusers
 
     paths = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
@@ -272,40 +275,40 @@ def family_of_files(files: ModelFiles, name: str) -> Family:
 
 
 def match_family(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
-    """Return the family of a class of pipelines, by configurations of its parts, and as ``index`` its own."""
+    """Return the family of a pipeline class, by configurations of its parts; that of the pipeline is ``index``."""
     entry = dict(table().get(pipeline.__name__, {}))
     for variant, overrides in entry.pop("variants", {}).items():
         overrides = dict(overrides)
-        if _fits(configs, overrides.pop("when", {}), overrides.pop("named", ""), name):
+        if _is_variant(configs, overrides.pop("when", {}), overrides.pop("named", ""), name):
             entry |= {"variant": variant} | overrides
             break
-    takes = inspect.signature(pipeline.__call__).parameters
-    defaults = {k: p.default for k, p in takes.items() if p.default not in (inspect.Parameter.empty, None)}
+    parameters = inspect.signature(pipeline.__call__).parameters
+    defaults = {k: p.default for k, p in parameters.items() if p.default not in (inspect.Parameter.empty, None)}
     if "argument" not in entry:
-        carried = [part for part in ("guidance_scale", "true_cfg_scale") if part in takes]
-        entry["argument"] = next((part for part in carried if part in defaults), next(iter(carried), ""))
+        guidance_names = [part for part in ("guidance_scale", "true_cfg_scale") if part in parameters]
+        entry["argument"] = next((part for part in guidance_names if part in defaults), next(iter(guidance_names), ""))
     entry.setdefault("steps", defaults.get("num_inference_steps"))
     entry.setdefault("guidance", defaults.get(entry["argument"]))
-    entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(takes))
+    entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(parameters))
     entry.setdefault("text_length", defaults.get("max_sequence_length"))
     entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
-    entry["takes_size"] = {"height", "width"} <= set(takes)
-    entry |= _shape(entry, configs, defaults)
+    entry["takes_size"] = {"height", "width"} <= set(parameters)
+    entry |= _find_sizes(entry, configs, defaults)
     return Family(pipeline.__name__, **entry)
 
 
-def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], defaults: Mapping[str, Any]) -> dict[str, int]:
-    """Return height, width, multiple, scale and channels, as far as configurations tell; takes ``side`` away."""
+def _find_sizes(entry: dict[str, Any], configs: Mapping[str, Mapping], defaults: Mapping[str, Any]) -> dict[str, int]:
+    """Return height, width, multiple, scale and channels from configurations, 0 if unknown; remove ``side``."""
     side, denoiser = entry.pop("side", 0), entry.get("denoiser", "")
     if not denoiser:
         height, width = (defaults.get(k) if isinstance(defaults.get(k), int) else 0 for k in ("height", "width"))
         return {"height": height, "width": width}
     network, vae = configs.get(denoiser, {}), configs.get("vae", {})
-    # An autoencoder halves an image between its blocks; one of videos says it otherwise.
+    # An autoencoder halves an image between its blocks; one for videos has another entry.
     halvings = vae.get("temperal_downsample", vae.get("block_out_channels", [0] * 4)[1:])
     scale, latents = 2 ** len(halvings), entry.get("latents", "grid")
-    if not side and (places := network.get("sample_size")):
-        side = [scale * n for n in ((places, places) if isinstance(places, int) else places)]
+    if not side and (size := network.get("sample_size")):
+        side = [scale * n for n in ((size, size) if isinstance(size, int) else size)]
     height, width = (side, side) if isinstance(side, int) else side
     return {
         "height": height,
@@ -316,22 +319,22 @@ def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], defaults: Mapp
     }
 
 
-def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, name: str) -> bool:
-    """Return whether a model is a variant."""
-    values = ((configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v) for where, v in when.items())
-    if when and all(value if wanted == "any" else value == wanted for value, wanted in values):
+def _is_variant(configs: Mapping[str, Mapping], when: Mapping[str, Any], pattern: str, name: str) -> bool:
+    """Return whether a model is the variant with these conditions on configurations and name."""
+    values = ((configs.get(path.partition(".")[0], {}).get(path.partition(".")[2]), v) for path, v in when.items())
+    if when and all(value if expected == "any" else value == expected for value, expected in values):
         return True
-    last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
-    return bool(named) and re.search(named, last, re.IGNORECASE) is not None
+    base_name = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
+    return bool(pattern) and re.search(pattern, base_name, re.IGNORECASE) is not None
 
 
-# -- what a network takes and gives ----------------------------------------------------------------------------
+# -- inputs and outputs of networks ----------------------------------------------------------------------------
 
 
 def decode(vae, latents):
     """Return images ``(images, 3, height, width)``, -1 to 1, of latents ``(images, channels, height, width)``.
 
-    Those that are not finite are decoded once more in float32.
+    Images that are not finite are decoded again in float32.
     """
     images = _decode(vae, latents)
     is_finite = images.isfinite().flatten(1).all(dim=1)
@@ -348,9 +351,9 @@ def _decode(vae, latents):
     config, latents = vae.config, latents.float()
     mean, std = config.get("latents_mean"), config.get("latents_std")
     if norm := getattr(vae, "bn", None):
-        # Patches of 2 x 2 have a scale each.
+        # Each element of a 2 x 2 patch has its own scale.
         mean, std = norm.running_mean, (norm.running_var + config.batch_norm_eps).sqrt()
-        # They may wait in another memory until the network is asked.
+        # With offloading, they may be on another device until the network runs.
         mean, std = (v.to(latents).view(1, -1, 1, 1) for v in (mean, std))
         n, c, h, w = latents.shape
         patches = (latents * std + mean).view(n, c // 4, 2, 2, h, w).permute(0, 1, 4, 2, 5, 3)
@@ -361,29 +364,29 @@ def _decode(vae, latents):
     else:
         latents = latents / config.scaling_factor + (config.get("shift_factor") or 0)
     if "temperal_downsample" in config:
-        # One of videos: an image is its first frame.
+        # For an autoencoder of videos, an image is the first frame.
         return vae.decode(latents.to(vae.dtype)[:, :, None], return_dict=False)[0][:, :, 0]
     return vae.decode(latents.to(vae.dtype), return_dict=False)[0]
 
 
 @contextlib.contextmanager
 def in_float32(network) -> Iterator[None]:
-    """Let a network compute in float32 meanwhile, unless it is quantised."""
+    """Make a network compute in float32 in this context, unless it is quantised."""
     import torch
 
-    kept = network.dtype
+    dtype = network.dtype
     if not is_quantised(network):
         network.to(torch.float32)
     try:
         yield
     finally:
         if not is_quantised(network):
-            network.to(kept)
+            network.to(dtype)
 
 
 @contextlib.contextmanager
 def finite_decoding(pipe, check: Callable) -> Iterator[None]:
-    """Let a pipeline decode once more in float32 what is not finite; ``check`` is called with the result."""
+    """Make a pipeline repeat decoding in float32 after results that are not finite; ``check`` gets the result."""
     import torch
 
     decoders = [
@@ -392,20 +395,20 @@ def finite_decoding(pipe, check: Callable) -> Iterator[None]:
         if isinstance(part, torch.nn.Module) and callable(getattr(part, "decode", None))
     ]
 
-    def twice(part, plain):
+    def decode_with_retry(part, original):
         def decode(latents, *args, **kwargs):
-            decoded = plain(latents, *args, **kwargs)
-            # Images are first, in a tuple as in an output by name.
+            decoded = original(latents, *args, **kwargs)
+            # Images are first, both in a tuple and in a named output.
             if not decoded[0].isfinite().all() and part.dtype != torch.float32:
                 with in_float32(part):
-                    decoded = plain(latents.float(), *args, **kwargs)
+                    decoded = original(latents.float(), *args, **kwargs)
             check(decoded[0])
             return decoded
 
         return decode
 
     for part in decoders:
-        part.decode = twice(part, part.decode)
+        part.decode = decode_with_retry(part, part.decode)
     try:
         yield
     finally:
@@ -414,51 +417,51 @@ def finite_decoding(pipe, check: Callable) -> Iterator[None]:
 
 
 def cast_inputs(denoiser, dtype) -> None:
-    """Let a denoising network compute in ``dtype`` while latents and the scheduler's arithmetic stay float32.
+    """Make a denoising network compute in ``dtype`` while latents and the scheduler's arithmetic stay float32.
 
-    Times and sizes are left as they are: they lose whole numbers in bfloat16.
+    Times and sizes are not converted, because bfloat16 does not represent large integers exactly.
     """
     import torch
 
     names = {"sample", "hidden_states", "encoder_hidden_states", "pooled_projections"}
     names |= {"timestep_cond", "text_embeds"}
 
-    def cast(value, to):
+    def cast(value, target):
         if isinstance(value, list):
-            return [cast(item, to) for item in value]
-        return value.to(to) if torch.is_tensor(value) and value.is_floating_point() else value
+            return [cast(item, target) for item in value]
+        return value.to(target) if torch.is_tensor(value) and value.is_floating_point() else value
 
-    def before(module, args, kwargs):
+    def cast_arguments(module, args, kwargs):
         kwargs = {k: cast(v, dtype) if k in names else v for k, v in kwargs.items()}
-        if added := kwargs.get("added_cond_kwargs"):
-            kwargs["added_cond_kwargs"] = {k: cast(v, dtype) if k in names else v for k, v in added.items()}
-        # The sample may be given without its name, with the time after it and then the text.
+        if added_conditions := kwargs.get("added_cond_kwargs"):
+            kwargs["added_cond_kwargs"] = {k: cast(v, dtype) if k in names else v for k, v in added_conditions.items()}
+        # The sample may be a positional argument, followed by the time and the text.
         return (tuple(v if i == 1 else cast(v, dtype) for i, v in enumerate(args)), kwargs)
 
-    def after(module, args, output):
+    def cast_output(module, args, output):
         return tuple(cast(v, torch.float32) for v in output)
 
     denoiser.to(dtype)
-    denoiser.register_forward_pre_hook(before, with_kwargs=True)
-    denoiser.register_forward_hook(after)
+    denoiser.register_forward_pre_hook(cast_arguments, with_kwargs=True)
+    denoiser.register_forward_hook(cast_output)
 
 
 def is_quantised(network) -> bool:
-    """Return whether a network's weights are quantised, so that they cannot be brought into another type."""
+    """Return whether a network's weights are quantised, so that they cannot be converted to another type."""
     return getattr(network, "hf_quantizer", None) is not None
 
 
 def planar_norms(network) -> None:
-    """Let norms of groups of few channels see images channel by channel, and give them back pixel by pixel.
+    """Make group norms with few channels per group compute in contiguous format, and return channels-last format.
 
-    With fewer than 16, torch on a CPU takes one number at a time in bfloat16, which is up to three times as slow.
+    With fewer than 16 channels, torch on a CPU processes one bfloat16 number at a time, which is up to 3 times slower.
     """
     import torch
 
-    def after(module, args, output):
+    def to_channels_last(module, args, output):
         return output.contiguous(memory_format=torch.channels_last) if output.ndim == 4 else output
 
     for module in network.modules():
         if isinstance(module, torch.nn.GroupNorm) and module.num_channels < 16 * module.num_groups:
             module.register_forward_pre_hook(lambda module, args: (args[0].contiguous(),))
-            module.register_forward_hook(after)
+            module.register_forward_hook(to_channels_last)

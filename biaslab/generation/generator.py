@@ -1,7 +1,7 @@
-"""Images of prompts: text encoded once, batches across prompts, each image's noise its own.
+"""Generate images of prompts: texts are encoded once, batches span prompts, and each image has its own noise.
 
-Noise is drawn on the CPU, by :func:`image_seed`, so that it is the same, bit by bit, in every batch and on every
-device. Pixels are the same for the same batches on the same machine; in others they may move by a level or two of 255.
+Noise is drawn on the CPU, by :func:`image_seed`, so that it is bitwise identical in every batch and on every device.
+Pixels are identical for the same batches on the same machine; otherwise they may differ by 1 or 2 of 255.
 """
 
 from __future__ import annotations
@@ -35,44 +35,43 @@ if TYPE_CHECKING:
     import torch
 
 _log = logging.getLogger(__name__)
-# Images at a time, at most.
+# Maximum batch size.
 MAX_BATCH = 64
-# Encoded prompts kept: images of a prompt follow one another.
-_KEPT_TEXTS = 128
-# Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
-# images stay in the caches.
-_DECODED, _DECODED_ON_CPU = 2**21, 2**16
-# Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
-# are at 0.005 to 0.02.
-_ACCURATE = 0.05
-# The longer side of an image at most, in pixels.
-_LONGEST = 16_384
+# Maximum number of cached encoded prompts: images of a prompt are consecutive.
+_MAX_CACHED_TEXTS = 128
+# Maximum pixels decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
+# images fit in the processor's caches.
+_DECODED_PIXELS, _DECODED_PIXELS_ON_CPU = 2**21, 2**16
+# Maximum relative error of the denoising network in bfloat16; networks that tolerate the type have 0.005 to 0.02.
+_MAX_ERROR = 0.05
+# Maximum longer side of an image, in pixels.
+_MAX_SIDE = 16_384
 # Images up to this many pixels have short sequences in attention.
-_SMALL = 128 * 128
-# Share of free GPU memory that batches are fitted to.
-_SHARE = 0.85
+_SMALL_IMAGE = 128 * 128
+# Share of free GPU memory that batches may use.
+_MEMORY_SHARE = 0.85
 
 
-# What is called after each denoising step: its number, from 1, and latents as numbers of any type.
+# A callback after each denoising step: its number, from 1, and latents of any number type.
 Follow = Callable[[int, "torch.Tensor"], None]
-# What is asked for each batch: given the positions of its images among the prompts, a context that it is generated in.
+# A function from the positions of a batch among the prompts to the context in which the batch is generated.
 Watch = Callable[[range], AbstractContextManager[Follow | None]]
 
 
-def unwatched(chosen: range) -> AbstractContextManager[None]:
-    """Return a context that takes nothing from a batch."""
+def unwatched(positions: range) -> AbstractContextManager[None]:
+    """Return a context without a callback."""
     return contextlib.nullcontext()
 
 
 class _EarlyExit(Exception):
-    """Ends a pipeline's call, once its network was called."""
+    """Ends a pipeline's call after the first call of its network."""
 
 
 class Received(NamedTuple):
     """A text as the denoising network receives it."""
 
-    tokens: np.ndarray  # ``float32 (tokens, width)``: what cross-attention reads (``encoder_hidden_states``).
-    pooled: np.ndarray | None  # ``float32 (width,)``: the text as one vector, where the network takes one.
+    tokens: np.ndarray  # ``float32 (tokens, width)``: the input of cross-attention (``encoder_hidden_states``).
+    pooled: np.ndarray | None  # ``float32 (width,)``: the text as one vector, if the network takes one.
 
 
 def image_seed(seed: int, prompt_id: str, index: int) -> int:
@@ -86,56 +85,56 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
 
     ``device`` is ``cpu``, ``cuda``, … or ``auto``, ``offload`` as the setting ``compute.offload``.
 
-    Raises ParameterError, MissingInputError: As of :func:`biaslab.generation.loading.look_up`, or the model cannot be
-    loaded, or do what is asked.
+    Raises ParameterError, MissingInputError: As :func:`biaslab.generation.loading.look_up`, or the model cannot be
+    loaded, or does not support the settings.
     """
     import torch
 
-    where = find_device(device)
-    on_cpu = where.type == "cpu"
-    check_offload(offload, where.type)
+    torch_device = find_device(device)
+    on_cpu = torch_device.type == "cpu"
+    check_offload(offload, torch_device.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     name = model_names.split(model).base
     family = stated.with_stated(families.family_of_files(files.pipeline, name), files, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
-        emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = "float16" if emulated else family.dtype
-    # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
-    stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
-    pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
-    # As loaded, it has what its configurations leave out.
-    kept = ("steps", "guidance", "distilled", "unstated", "sources")
-    kept = {one: getattr(family, one) for one in kept} if family.sources or family.unstated else {}
-    family = replace(families.family_of_pipeline(pipe, name), **kept)
+        is_emulated = torch_device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
+        dtype = "float16" if is_emulated else family.dtype
+    # On a CPU, text encoder and autoencoder stay float32, because they take little time.
+    load_dtype = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
+    pipe = loading.load_pipeline(files, model, dtype=getattr(torch, load_dtype))
+    # The loaded pipeline has values that its configurations lack; stated values are kept.
+    fields = ("steps", "guidance", "distilled", "unstated", "sources")
+    values = {field: getattr(family, field) for field in fields} if family.sources or family.unstated else {}
+    family = replace(families.family_of_pipeline(pipe, name), **values)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
-    # It tries how the model takes what it is given: a configuration may say what does not fit.
+    # Creating the generator runs the model, which reveals inconsistent configurations.
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         if offload == "none":
-            pipe.to(where)
-        resolved = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
-        made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **resolved)
-        # Types are settled before: weights that are moved one by one have none of their own in between.
+            pipe.to(torch_device)
+        details = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
+        loaded = Generator(pipe, settings.changed(dtype=dtype), model=model, device=torch_device, **details)
+        # Number types are set before, because offloaded weights have none until they are moved.
         if offload == "model":
-            pipe.enable_model_cpu_offload(device=where)
+            pipe.enable_model_cpu_offload(device=torch_device)
         elif offload == "sequential":
-            pipe.enable_sequential_cpu_offload(device=where)
-    made.check_effect()
-    return made
+            pipe.enable_sequential_cpu_offload(device=torch_device)
+    loaded.check_effect()
+    return loaded
 
 
 def check_offload(offload: str, device: str) -> None:
-    """Raise ParameterError where models run on the CPU, in whose memory all of them is anyway."""
+    """Raise ParameterError if offloading is set and models run on the CPU, where they already are in memory."""
     if offload != "none" and (processor.accelerator() if device == "auto" else device) == "cpu":
         raise ParameterError(f"compute.offload is {offload!r}, but models run on the CPU here. Set it to none.")
 
 
 class Generator:
-    """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
+    """A loaded diffusers pipeline, called ``model`` in messages, and its settings.
 
-    ``folder`` is that of its files, ``commit`` the model's where it is on the hub. Raises ParameterError: What is asked
-    has no effect on the model, or does not fit it.
+    ``folder`` is the folder of its files, ``commit`` that of a model on the hub. Raises ParameterError: The model
+    ignores a setting, or does not support it.
     """
 
     def __init__(
@@ -152,60 +151,60 @@ class Generator:
         self.model, self.pipe, self.device = model, pipe, device
         self._folder, self._commit = folder, commit
         self.family = family or families.family_of_pipeline(pipe, model)
-        self._text = lru_cache(_KEPT_TEXTS)(partial(self.family.encode, pipe, device=device))
-        # What a safety checker sees of an image, where it sees it as CLIP does.
+        self._text = lru_cache(_MAX_CACHED_TEXTS)(partial(self.family.encode, pipe, device=device))
+        # The image embeddings of a safety checker that uses CLIP must be finite.
         if projection := getattr(getattr(pipe, "safety_checker", None), "visual_projection", None):
-            projection.register_forward_hook(lambda module, given, seen: self.check_finite(seen))
-        self._ask(settings)
+            projection.register_forward_hook(lambda module, args, output: self.check_finite(output))
+        self._apply_settings(settings)
         self._prepare()
         self._batch_size = min(settings.batch_size, MAX_BATCH)
 
     @property
     def batch_size(self) -> int:
-        """Images at a time: given, or found when first asked for; halved when memory did not hold them."""
+        """The batch size: from the settings, or determined at first access; halved when memory runs out."""
         if not self._batch_size:
-            self._batch_size = self._fitting_batch()
+            self._batch_size = self._find_batch_size()
         return self._batch_size
 
     def with_settings(self, settings: GenerationSettings) -> Generator | None:
-        """Return one that shares this one's pipeline, for other settings; None where these take another pipeline."""
-        free = ("steps", "guidance_scale", "negative_prompt", "height", "width", "aspect", "batch_size")
-        mine, theirs = (s.model_dump(exclude={*free, "dtype"}) for s in (self.settings, settings))
-        if mine != theirs or settings.dtype not in ("auto", self.settings.dtype):
+        """Return a generator with other settings and the same pipeline; None if they need another pipeline."""
+        changeable = ("steps", "guidance_scale", "negative_prompt", "height", "width", "aspect", "batch_size")
+        own_settings, new_settings = (s.model_dump(exclude={*changeable, "dtype"}) for s in (self.settings, settings))
+        if own_settings != new_settings or settings.dtype not in ("auto", self.settings.dtype):
             return None
-        made = copy.copy(self)
-        made._ask(settings.changed(dtype=self.settings.dtype))
-        made._batch_size = min(settings.batch_size, MAX_BATCH)
-        made.check_effect()
-        return made
+        variant = copy.copy(self)
+        variant._apply_settings(settings.changed(dtype=self.settings.dtype))
+        variant._batch_size = min(settings.batch_size, MAX_BATCH)
+        variant.check_effect()
+        return variant
 
-    def _ask(self, settings: GenerationSettings) -> None:
-        """Take what is asked, completed by what is the model's own."""
+    def _apply_settings(self, settings: GenerationSettings) -> None:
+        """Apply settings, completed by the model's defaults."""
         self.family.check(settings, self.model)
         self.height, self.width = self.family.size(settings, self.model)
-        if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _LONGEST:
+        if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _MAX_SIDE:
             raise ParameterError(
                 f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
-                f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
+                f"{self.height} x {self.width} pixels, and sides of 1 to {_MAX_SIDE:,} are allowed."
             )
         self._guidance, self._sources = settings.guidance_scale, self.family.setting_sources(settings)
         self.settings = self.family.complete_settings(settings)
 
     def check_effect(self) -> None:
-        """Raise ParameterError where guidance changes no image of a pipeline that the table does not know."""
+        """Raise ParameterError if guidance has no effect on images of a pipeline without a family."""
         if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
             return
-        other = copy.copy(self)
-        other.settings = self.settings.changed(guidance_scale=2 * self._guidance + 1)
-        one, two = (each._batch(["a photo of a person"], [0], steps=1)[0] for each in (self, other))
-        if isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and np.array_equal(one, two):
+        variant = copy.copy(self)
+        variant.settings = self.settings.changed(guidance_scale=2 * self._guidance + 1)
+        first, second = (g._run_batch(["a photo of a person"], [0], steps=1)[0] for g in (self, variant))
+        if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
             raise ParameterError(
                 f"guidance_scale is {self._guidance:g}, but {self.model} is a {self.family.pipeline}, and guidance of "
                 f"{2 * self._guidance + 1:g} gives the same pixels. Leave guidance_scale empty (null)."
             )
 
     def description(self) -> dict[str, object]:
-        """Return what was found and used: pipeline, scheduler, types, sizes, versions of libraries."""
+        """Return the configuration in use: pipeline, scheduler, types, sizes, versions of libraries."""
         import diffusers
         import torch
         import transformers
@@ -230,12 +229,12 @@ class Generator:
         }
 
     def _prepare(self) -> None:
-        """Bring the denoising network into its type; on a CPU, find out which one it bears."""
+        """Convert the denoising network to its number type; on a CPU, determine whether it tolerates bfloat16."""
         import torch
 
         family, dtype = self.family, self.settings.dtype
         if not family.denoiser or families.is_quantised(self._denoiser):
-            # What is quantised computes in a type of its own, and takes and gives numbers of any.
+            # A quantised network computes in its own type, with inputs and outputs of any type.
             self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
         if dtype == "auto":
@@ -243,16 +242,16 @@ class Generator:
         elif dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
         for network in (self.pipe.vae, self._denoiser):
-            # Of videos there is another format.
+            # Networks for videos have another memory format.
             if all(weights.ndim < 5 for weights in network.parameters()):
                 network.to(memory_format=torch.channels_last)
         if self.device.type == "cpu" and self.settings.dtype == "bfloat16":
             families.planar_norms(self._denoiser)
         if self.device.type != "cpu":
-            # Some autoencoders overflow in float16 and say so.
+            # Some autoencoders overflow in float16, according to their configuration.
             if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
                 self.pipe.vae.to(torch.float32)
-        elif family.denoiser == "unet" and self.height * self.width <= _SMALL:
+        elif family.denoiser == "unet" and self.height * self.width <= _SMALL_IMAGE:
             from diffusers.models.attention_processor import AttnProcessor
 
             # The fused kernel is slower for short sequences.
@@ -265,70 +264,70 @@ class Generator:
         return getattr(self.pipe, self.family.denoiser)
 
     def _try_bfloat16(self) -> str:
-        """Bring the network into bfloat16 where the CPU is faster with it and its answer hardly changes; say which."""
+        """Convert the network to bfloat16 if the CPU is faster with it and its error is small; return the type."""
         import torch
 
         if not processor.favours_bfloat16():
             return "float32"
-        whole, before = self._denoiser, self._first_answer()
-        small = copy.deepcopy(whole)
-        families.cast_inputs(small, torch.bfloat16)
-        setattr(self.pipe, self.family.denoiser, small)
-        error = float((self._first_answer() - before).norm() / before.norm())
-        if error <= _ACCURATE:
+        network, reference = self._denoiser, self._first_prediction()
+        low_precision = copy.deepcopy(network)
+        families.cast_inputs(low_precision, torch.bfloat16)
+        setattr(self.pipe, self.family.denoiser, low_precision)
+        error = float((self._first_prediction() - reference).norm() / reference.norm())
+        if error <= _MAX_ERROR:
             return "bfloat16"
-        setattr(self.pipe, self.family.denoiser, whole)
+        setattr(self.pipe, self.family.denoiser, network)
         _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
         return "float32"
 
-    def _first_answer(self):
-        """Return what the network says at the first step of an image without a prompt."""
+    def _first_prediction(self):
+        """Return the network's prediction at the first step of an image without a prompt."""
         import torch
 
-        answer = None
+        prediction = None
 
-        def see(module, args, output):
-            nonlocal answer
-            answer = torch.stack([one.float() for one in output[0]])
+        def record(module, args, output):
+            nonlocal prediction
+            prediction = torch.stack([row.float() for row in output[0]])
             raise _EarlyExit
 
-        with self._denoiser.register_forward_hook(see), contextlib.suppress(_EarlyExit):
+        with self._denoiser.register_forward_hook(record), contextlib.suppress(_EarlyExit):
             self._latents([""], [0])
-        return answer
+        return prediction
 
-    def _fitting_batch(self) -> int:
+    def _find_batch_size(self) -> int:
         import torch
 
         pixels = max(self.height * self.width, 64 * 64) if self.height else 512 * 512
         if self.device.type != "cuda":
-            # On a CPU more is slower: what a layer makes leaves the caches. Guidance has two rows an image.
-            return max(1, min(MAX_BATCH, MAX_BATCH * 64 * 64 // (pixels * (2 if self._guided else 1))))
+            # On a CPU, larger batches exceed the caches and are slower. Guidance needs two rows per image.
+            return max(1, min(MAX_BATCH, MAX_BATCH * 64 * 64 // (pixels * (2 if self._is_guided else 1))))
         torch.cuda.empty_cache()
-        base = torch.cuda.memory_allocated(self.device)
+        baseline = torch.cuda.memory_allocated(self.device)
         peaks = []
         for n in (1, 2):
             torch.cuda.reset_peak_memory_stats(self.device)
             try:
-                self._batch([""] * n, list(range(n)), steps=min(2, self.settings.steps))
+                self._run_batch([""] * n, list(range(n)), steps=min(2, self.settings.steps))
             except torch.cuda.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 return 1
             peaks.append(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return fitting_batch(free, *(p - base for p in peaks))
+        free_bytes, _ = torch.cuda.mem_get_info(self.device)
+        return fitting_batch(free_bytes, *(p - baseline for p in peaks))
 
     @property
-    def _guided(self) -> bool:
-        """Whether the network is asked twice for an image: with its prompt, and with a negative one."""
+    def _is_guided(self) -> bool:
+        """Whether the network runs twice per step: with the prompt, and with a negative prompt."""
         return self.family.negative and self.family.is_guided(self.settings)
 
     def check(self, prompts: Sequence[str]) -> None:
-        """Raise ParameterError, with the words, where the tokenizer has no token for a word of a prompt."""
+        """Raise ParameterError, which lists the words, if the tokenizer has no token for a word of a prompt."""
         texts.check_words(self._folder, [*prompts, self.settings.negative_prompt], self.model)
 
     def n_tokens_truncated(self, prompts: Sequence[str]) -> np.ndarray:
-        """Return how many tokens at each prompt's end no text encoder reads, ``int64 (prompts,)``."""
+        """Return the number of tokens at the end of each prompt that no text encoder reads, ``int64 (prompts,)``."""
         with loading.quiet():
             return texts.n_tokens_truncated(self.pipe, prompts)
 
@@ -339,12 +338,12 @@ class Generator:
 
         Args:
             prompts: Texts, one for each image.
-            keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
-                noise. Neighbours with the same key are in one batch wherever a batch holds them.
+            keys: ``(prompt_id, index)`` of each image, or noise_id in place of prompt_id, which with the seed determine
+                its noise. Neighbours with the same key are in one batch if it is large enough.
             seed: Seed of the run.
-            watch: Returns the context that a batch is generated in. It sees the error of a batch that did not fit in
-                memory, which is tried again in parts. What it gives, if anything, is called after each step with
-                latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them.
+            watch: Returns the context in which a batch is generated. The context receives the error of a batch that
+                does not fit in memory, which is repeated in parts. Its value, if not None, is called after each step
+                with latents ``(images, channels, height, width)``, or in the pipeline's form for unknown families.
 
         Returns:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.UnreadableImage` with the
@@ -354,40 +353,40 @@ class Generator:
         does not fit in memory, or the numbers overflow.
         """
         seeds = [image_seed(seed, prompt_id, index) for (prompt_id, index), _ in zip(keys, prompts, strict=True)]
-        made: list[np.ndarray | UnreadableImage] = []
-        while len(made) < len(prompts):
-            n = _batches_of_seeds(seeds[len(made) :], self.batch_size)
-            chosen = range(len(prompts))[len(made) : len(made) + n]
-            made += self._fit(prompts, seeds, chosen, watch)
-        return made
+        results: list[np.ndarray | UnreadableImage] = []
+        while len(results) < len(prompts):
+            n = _count_batch(seeds[len(results) :], self.batch_size)
+            positions = range(len(prompts))[len(results) : len(results) + n]
+            results += self._generate_batch(prompts, seeds, positions, watch)
+        return results
 
-    def _fit(self, prompts: Sequence[str], seeds: list[int], chosen: range, watch: Watch) -> list:
-        """Generate a batch, or its first half where memory does not hold it; later batches are smaller, too."""
+    def _generate_batch(self, prompts: Sequence[str], seeds: list[int], positions: range, watch: Watch) -> list:
+        """Generate a batch, or its first half if memory runs out; later batches are then smaller, too."""
         import torch
 
         out_of_memory = None
         try:
-            with watch(chosen) as follow:
-                return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen], follow=follow)
+            with watch(positions) as follow:
+                return self._run_batch([prompts[i] for i in positions], [seeds[i] for i in positions], follow=follow)
         except torch.cuda.OutOfMemoryError as error:
             out_of_memory = str(error)
-        # Beyond the handler, the tensors that the error's traceback holds are gone.
+        # Outside the handler, tensors that the error's traceback references are freed.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        if len(chosen) == 1:
+        if len(positions) == 1:
             raise RunError(
                 f"{self.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
                 f"in {self.settings.dtype}. Choose a smaller size or type, or another device. ({out_of_memory:.200})"
             )
-        self._batch_size = len(chosen) // 2
+        self._batch_size = len(positions) // 2
         _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
-        n = _batches_of_seeds(seeds[chosen.start : chosen.stop], self._batch_size)
-        return self._fit(prompts, seeds, chosen[:n], watch)
+        n = _count_batch(seeds[positions.start : positions.stop], self._batch_size)
+        return self._generate_batch(prompts, seeds, positions[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
-        """Return texts as the denoising network receives them; shorter ones end in zeros.
+        """Return texts as the denoising network receives them; shorter ones are padded with zeros.
 
-        Raises ParameterError: How the pipeline encodes a text is not known. RunError: The numbers overflow.
+        Raises ParameterError: The pipeline's text encoding is unknown. RunError: The numbers overflow.
         """
         if not self.family.denoiser:
             raise ParameterError(f"{self.model} is a {self.family.pipeline}, whose text encoding is unsupported.")
@@ -395,149 +394,151 @@ class Generator:
 
         with torch.no_grad(), loading.quiet():
             rows = [self.family.tokens(self._text(text)) for text in prompts]
-        longest = max((len(tokens) for tokens, _ in rows), default=0)
+        max_length = max((len(tokens) for tokens, _ in rows), default=0)
         return [
             Received(
-                np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, longest - len(tokens)), (0, 0))),
+                np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, max_length - len(tokens)), (0, 0))),
                 None if pooled is None else self.check_finite(pooled.float().cpu().numpy()),
             )
             for tokens, pooled in rows
         ]
 
-    def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None) -> list:
+    def _run_batch(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None) -> list:
         import torch
 
-        with torch.no_grad(), loading.quiet(), self._own_noise_only():
+        with torch.no_grad(), loading.quiet(), self._check_seeded_noise():
             if self.family.denoiser:
-                pixels, blocked = self._decoded(self._latents(prompts, seeds, steps, follow))
+                pixels, is_blocked = self._decode(self._latents(prompts, seeds, steps, follow))
             else:
-                pixels, blocked = self._full_images(prompts, seeds, steps, follow)
-        return [UnreadableImage(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
+                pixels, is_blocked = self._run_pipeline(prompts, seeds, steps, follow)
+        return [UnreadableImage(BLOCKED) if b else p for p, b in zip(pixels, is_blocked, strict=True)]
 
     def _call_arguments(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
-        """Return what a pipeline is asked beside its prompts, as far as it takes that."""
+        """Return the pipeline's arguments in addition to prompts, if it accepts them."""
         import torch
 
-        takes = inspect.signature(self.pipe.__call__).parameters
-        asked = self.family.arguments(self.pipe, self.settings)
-        asked |= {"num_inference_steps": steps} if steps else {}
-        asked |= {"height": self.height or None, "width": self.width or None}
-        asked["generator"] = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        if follow and "callback_on_step_end" in takes:
+        parameters = inspect.signature(self.pipe.__call__).parameters
+        arguments = self.family.arguments(self.pipe, self.settings)
+        arguments |= {"num_inference_steps": steps} if steps else {}
+        arguments |= {"height": self.height or None, "width": self.width or None}
+        arguments["generator"] = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        if follow and "callback_on_step_end" in parameters:
 
-            def after_step(pipe, i, _, given):
-                follow(i + 1, given["latents"])
+            def after_step(pipe, i, _, values):
+                follow(i + 1, values["latents"])
                 return {}
 
-            asked["callback_on_step_end"] = after_step
+            arguments["callback_on_step_end"] = after_step
         elif follow:
-            asked["callback"] = lambda i, _, latents: follow(i + 1, latents)
-        return {k: v for k, v in asked.items() if k in takes and v is not None}
+            arguments["callback"] = lambda i, _, latents: follow(i + 1, latents)
+        return {k: v for k, v in arguments.items() if k in parameters and v is not None}
 
     def _latents(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None):
         """Return denoised latents ``(images, channels, height, width)``, float32."""
         import torch
 
-        family, last = self.family, None
+        family, final = self.family, None
 
-        def taken(step: int, latents) -> None:
-            nonlocal last
-            last = family.unpack_latents(latents, self.height, self.width)
+        def record(step: int, latents) -> None:
+            nonlocal final
+            final = family.unpack_latents(latents, self.height, self.width)
             if follow:
-                follow(step, last)
+                follow(step, final)
 
-        asked = self._call_arguments(seeds, steps, taken)
+        arguments = self._call_arguments(seeds, steps, record)
         with torch.no_grad():
-            noise = family.pack_latents(family.noise(self.height, self.width, asked["generator"]))
-            asked |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
-            self.pipe(**self._conditions(prompts), **asked)
-        # What comes back as latents, some pipelines have turned into what their autoencoder takes.
-        return last
+            noise = family.pack_latents(family.noise(self.height, self.width, arguments["generator"]))
+            arguments |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
+            self.pipe(**self._conditions(prompts), **arguments)
+        # Latents of the last step, because some pipelines return them rescaled for the autoencoder.
+        return final
 
     def _conditions(self, prompts: list[str]) -> dict:
-        """Return what the pipeline takes of the prompts; each text is encoded once."""
+        """Return the pipeline's arguments for prompts; each text is encoded once."""
         rows = [self._text(text) for text in prompts]
-        given = self.family.batch(rows)
-        if self._guided:
-            asked = self.settings.negative_prompt
-            if not asked and self.pipe.config.get("force_zeros_for_empty_prompt"):
+        conditions = self.family.batch(rows)
+        if self._is_guided:
+            negative_prompt = self.settings.negative_prompt
+            if not negative_prompt and self.pipe.config.get("force_zeros_for_empty_prompt"):
                 negative = {part: value.new_zeros(value.shape) for part, value in rows[0].items()}
             else:
-                negative = self._text(asked or self.family.no_negative)
-            given |= self.family.batch([negative] * len(prompts), "negative_")
-        # Its default is a text, which stands beside no encoded one.
-        takes = inspect.signature(self.pipe.__call__).parameters
-        return given | ({"negative_prompt": None} if "negative_prompt" in takes else {})
+                negative = self._text(negative_prompt or self.family.no_negative)
+            conditions |= self.family.batch([negative] * len(prompts), "negative_")
+        # Its default is a text, which must not be combined with encoded ones.
+        parameters = inspect.signature(self.pipe.__call__).parameters
+        return conditions | ({"negative_prompt": None} if "negative_prompt" in parameters else {})
 
-    def _decoded(self, latents) -> tuple[list[np.ndarray], list[bool]]:
+    def _decode(self, latents) -> tuple[list[np.ndarray], list[bool]]:
         import torch
 
         self.check_finite(latents)
-        most = _DECODED_ON_CPU if self.device.type == "cpu" else _DECODED
-        at_a_time = max(1, most // (self.height * self.width))
+        max_pixels = _DECODED_PIXELS_ON_CPU if self.device.type == "cpu" else _DECODED_PIXELS
+        batch_size = max(1, max_pixels // (self.height * self.width))
         checker = getattr(self.pipe, "safety_checker", None)
-        pixels, blocked = [], []
-        for some in latents.split(at_a_time):
-            images = self.check_finite(families.decode(self.pipe.vae, some))
+        pixels, is_blocked = [], []
+        for batch in latents.split(batch_size):
+            images = self.check_finite(families.decode(self.pipe.vae, batch))
             if checker is None:
-                blocked += [False] * len(images)
+                is_blocked += [False] * len(images)
             else:
                 # The checker blackens what it blocks in place.
                 dtype = next(checker.parameters()).dtype
-                blocked += map(bool, self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1])
+                is_blocked += map(bool, self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1])
             levels = (images.float() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
             pixels += list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
-        return pixels, blocked
+        return pixels, is_blocked
 
-    def _full_images(
+    def _run_pipeline(
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
     ) -> tuple[list[np.ndarray], list[bool]]:
-        """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
-        given = self._call_arguments(seeds, steps, follow)
+        """Generate with a pipeline of unknown family, which receives texts, and encodes and decodes itself."""
+        arguments = self._call_arguments(seeds, steps, follow)
         negative = self.settings.negative_prompt
-        # Guidance apart from the network has none without a negative prompt.
+        # Guidance outside the network is inactive without a negative prompt.
         if negative or (self.family.argument == "true_cfg_scale" and self.family.is_guided(self.settings)):
-            given["negative_prompt"] = [negative or " "] * len(prompts)
+            arguments["negative_prompt"] = [negative or " "] * len(prompts)
         with families.finite_decoding(self.pipe, self.check_finite):
-            # Some write into what they are given.
-            found = self.pipe(prompt=[*prompts], output_type="np", **given)
-        blocked = getattr(found, "nsfw_content_detected", None) or [False] * len(prompts)
-        images = self.check_finite(np.asarray(found.images))
-        return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
+            # Some pipelines modify their arguments.
+            output = self.pipe(prompt=[*prompts], output_type="np", **arguments)
+        is_blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(prompts)
+        images = self.check_finite(np.asarray(output.images))
+        return list((images * 255).round().astype(np.uint8)), [bool(b) for b in is_blocked]
 
     def check_finite(self, numbers):
-        """Return an array or tensor; raises RunError where a number is not finite."""
+        """Return an array or tensor unchanged; raises RunError where a number is not finite."""
         if not finite.is_finite(numbers):
             fix = finite.not_finite(self.settings.dtype, "generation.dtype", alternatives="bfloat16 or float32")
             raise RunError(f"{self.model} gives {fix}")
         return numbers
 
     @contextlib.contextmanager
-    def _own_noise_only(self) -> Iterator[None]:
-        """Check that nothing is drawn from the generators that all images share, whose order depends on the run."""
+    def _check_seeded_noise(self) -> Iterator[None]:
+        """Raise ParameterError if random numbers come from the global generators, whose order depends on the run."""
         import torch
 
         states = [torch.get_rng_state]
         if self.device.type == "cuda":
             states.append(partial(torch.cuda.get_rng_state, self.device))
-        before = [state() for state in states]
+        saved_states = [state() for state in states]
         yield
-        if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
-            why = f"With {type(self.pipe.scheduler).__name__}, {self.model} uses noise that cannot be seeded by image."
-            raise ParameterError(f"{why} Choose another scheduler.")
+        if not all(torch.equal(b, state()) for b, state in zip(saved_states, states, strict=True)):
+            cause = (
+                f"With {type(self.pipe.scheduler).__name__}, {self.model} uses noise that cannot be seeded by image."
+            )
+            raise ParameterError(f"{cause} Choose another scheduler.")
 
 
-def fitting_batch(free: int, one: int, two: int) -> int:
-    """Return how many images fit in ``free`` bytes, a power of two: one and two take so many at the peak."""
-    each = max(two - one, 1)
-    fixed = max(one - each, 0)
-    n = min(MAX_BATCH, int((_SHARE * free - fixed) // each))
+def fitting_batch(free_bytes: int, peak_of_one: int, peak_of_two: int) -> int:
+    """Return the number of images that fit in ``free_bytes``, a power of two, from the peak bytes of one and two."""
+    bytes_per_image = max(peak_of_two - peak_of_one, 1)
+    fixed_bytes = max(peak_of_one - bytes_per_image, 0)
+    n = min(MAX_BATCH, int((_MEMORY_SHARE * free_bytes - fixed_bytes) // bytes_per_image))
     return 1 << (n.bit_length() - 1) if n >= 1 else 1
 
 
-def _batches_of_seeds(seeds: Sequence[int], most: int) -> int:
-    """Return how many of the first images make a batch: ``most``, or fewer where that would part two of one noise."""
-    end = min(most, len(seeds))
+def _count_batch(seeds: Sequence[int], max_batch: int) -> int:
+    """Return the size of the next batch: ``max_batch``, or fewer to keep images with the same noise together."""
+    end = min(max_batch, len(seeds))
     while 0 < end < len(seeds) and seeds[end] == seeds[end - 1]:
         end -= 1
-    return end or min(most, len(seeds))
+    return end or min(max_batch, len(seeds))

@@ -1,8 +1,8 @@
-"""All images of a table of prompts: generated once, in shards that a stopped run finds again.
+"""All images of a table of prompts: generated once, in shards that a stopped run reuses.
 
-A shard is 64 images in the order of the table, or as many fewer as keep together those that share noise, so that a run
-that goes on makes the same batches, and thereby the same bytes. One stage keeps the files of images, another all that
-is known of them otherwise: a finished run reads this one alone until somebody looks at an image.
+A shard is 64 images in the order of the table, or fewer to keep images with shared noise together. A resumed run
+therefore generates the same batches, and the same bytes. One stage caches the files of images, another one all other
+facts about them: a finished run reads only the facts until an image is read.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _log = logging.getLogger(__name__)
 OK = "ok"
 SHARD = generator.MAX_BATCH
 NOISE = "noise_id"  # The column of prompts that share noise: those with the same one, such as a triplet.
-# Shards of images held in memory for those who read one image after the other.
-_HELD = 4
-# What tells an image of a stage from all others.
+# Maximum number of shards in memory, for reading image by image.
+_MAX_SHARDS = 4
+# The columns that identify an image of a stage.
 _KEY = ["prompt_id", "text", "index"]
 
 
 class GeneratedSource:
-    """Images that were made of a table of prompts, as a source.
+    """Images generated from a table of prompts, as a source.
 
     The table has one row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
-    outcome (``ok``, or why there is none) and what else is known of it.
+    status (``ok``, or the reason why there is no image) and further columns of subclasses.
     """
 
     name: str
     digest: str
     table: pd.DataFrame
-    # By image_id, what :meth:`_image` takes.
+    # Arguments of :meth:`_image` by image_id.
     _by_id: Mapping[str, Any]
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return images in the order asked for, or why there is none; InputError where an id is not in the table."""
+        """Return images in the order of ``image_ids``, or reasons; InputError where an id is not in the table."""
         return list(map(self._image, self._row_of(image_ids)))
 
     def _row_of(self, image_ids: Sequence[str]) -> list:
@@ -67,24 +67,25 @@ class GeneratedSource:
 
 
 class GeneratedImages(GeneratedSource):
-    """``n_images`` generated images of each prompt; what was generated before is found again.
+    """``n_images`` generated images of each prompt; earlier images are read from the cache.
 
-    They are kept by model, weights, settings, seed and prompts. Types and batch sizes that were found stay in
-    ``made.json`` of the stage's folder, for when a stopped run goes on. Images that share no noise are found whatever
-    else is asked for: of more images a prompt, only the new ones are made. The table has an outcome ``blocked`` (by the
-    model's safety checker) and n_tokens_truncated (tokens at the prompt's end that no text encoder reads).
+    Their cache keys consist of model, weights, settings, seed and prompts. Automatically selected number types and
+    batch sizes are saved in ``made.json`` of the stage's folder, for resumed runs. Images without shared noise are
+    found independently of other images, so that a larger ``n_images`` generates only the new ones. The table has a
+    status ``blocked`` (by the model's safety checker) and n_tokens_truncated (tokens at the prompt's end that no text
+    encoder reads).
 
     Args:
-        prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
-            noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
-        load: Loads the model once an image must be generated, as :func:`biaslab.generation.generator.load`.
-        stated: What the model's authors state in place of its family's settings, which is part of the cache's key.
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and for prompts that share noise
+            noise_id, which then replaces prompt_id in the seed. Latents of such images are also cached.
+        load: Loads the model when an image must be generated, as :func:`biaslab.generation.generator.load`.
+        stated: Settings that the model's authors state in place of its family's, which are part of the cache key.
 
-    Raises ParameterError, MissingInputError: The model is not to be had.
+    Raises ParameterError, MissingInputError: The model is unavailable.
     """
 
-    # What a result depends on beside what every generated image does.
-    _also: Mapping[str, object] = MappingProxyType({})
+    # Inputs of a result in addition to those of every generated image.
+    _extra_inputs: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
         self,
@@ -99,65 +100,70 @@ class GeneratedImages(GeneratedSource):
         stated: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self._units = units = units_of(prompts)
-        self._shard_rows = _shard_rows(units)
-        where = checkpoints.find_checkpoint(model)
-        is_folder = os.path.isdir(where.base) and not (where.adapters or where.removes_adapters)
-        self.name = Path(where.base).name if is_folder else checkpoints.label(model)
+        self._n_shard_rows = _count_shard_rows(units)
+        place = checkpoints.find_checkpoint(model)
+        is_folder = os.path.isdir(place.base) and not (place.adapters or place.removes_adapters)
+        self.name = Path(place.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
-        inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
+        inputs = settings.look | {
+            "model": self.name,
+            "weights": checkpoints.digest(model),
+            "seed": seed,
+            **self._extra_inputs,
+        }
         inputs |= {"stated": dict(stated)} if stated else {}
-        self._facts = cache.stage("generated", inputs, self._without_files)
-        # Made by whoever states the facts of a shard, in the same process.
+        self._facts = cache.stage("generated", inputs, self._compute_facts)
+        # Computed in the process that computes the facts of a shard.
         self._files = cache.stage("generated_files", inputs, self._generate).without_workers()
         self._device = device
-        whole = hashlib.sha256(self._facts.digest.encode())
+        digest = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
-            whole.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
+            digest.update(f"{row.prompt_id}\0{row.text}\0{row.index_}\n".encode())
         if NOISE in units:
-            whole.update("\n".join(units[NOISE]).encode())
-        self.digest = whole.hexdigest()
+            digest.update("\n".join(units[NOISE]).encode())
+        self.digest = digest.hexdigest()
         self._check_open()
 
     def _check_open(self) -> None:
         self._by_id = {k: i for i, k in enumerate(image_ids_of(self._units))}
-        # Where images of other shards are, and the shards that were looked at.
+        # The paths of images in other shards, and the shards that were searched.
         self._places: dict[tuple, Path] = {}
-        self._looked_at: set[Path] = set()
-        self._shard_at = lru_cache(_HELD)(self._read_shard)
+        self._searched: set[Path] = set()
+        self._cached_shard = lru_cache(_MAX_SHARDS)(self._read_shard)
 
     def __getstate__(self) -> dict[str, Any]:
-        # To other processes go what was asked and what makes it, and nothing that is read or loaded when needed.
-        left = ("_by_id", "_places", "_looked_at", "_shard_at", "_generator", "table")
-        return {k: v for k, v in self.__dict__.items() if k not in left}
+        # Other processes get the request and the code, but nothing that is read or loaded on demand.
+        excluded = ("_by_id", "_places", "_searched", "_cached_shard", "_generator", "table")
+        return {k: v for k, v in self.__dict__.items() if k not in excluded}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
         self._check_open()
 
     def complete(self, *, progress: bool = True) -> Self:
-        """Generate what is missing and set :attr:`table`.
+        """Generate missing images and set :attr:`table`.
 
-        Raises ParameterError: The model cannot be loaded, or do what is asked, or does not know a word. RunError: A
+        Raises ParameterError: The model cannot be loaded, does not support the settings, or lacks a word. RunError: A
         single image does not fit in memory, or the numbers overflow.
         """
         import pandas as pd
 
         label = f"generating with {self.name}"
         options = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
-        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **options)
+        table = self._facts.compute(self._units, shard_rows=self._n_shard_rows, **options)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
-        self.table = (found if len(found) else empty).astype(_TYPES)
-        if cut := self.table.loc[self.table["n_tokens_truncated"] > 0, "prompt_id"].nunique():
-            said = "%d of %d prompts are longer than the text encoder of %s reads (column n_tokens_truncated)."
-            _log.warning(said, cut, self.table["prompt_id"].nunique(), self.name)
+        self.table = (table if len(table) else empty).astype(_TYPES)
+        if n_truncated := self.table.loc[self.table["n_tokens_truncated"] > 0, "prompt_id"].nunique():
+            message = "%d of %d prompts are longer than the text encoder of %s reads (column n_tokens_truncated)."
+            _log.warning(message, n_truncated, self.table["prompt_id"].nunique(), self.name)
         return self
 
     def n_cached(self) -> int:
-        """Return how many of the images were generated before."""
-        return self._facts.n_cached(self._units, shard_rows=self._shard_rows)
+        """Return the number of images that are cached."""
+        return self._facts.n_cached(self._units, shard_rows=self._n_shard_rows)
 
     def latents(self, image_ids: Sequence[str]) -> list[LatentRecord]:
-        """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
+        """Return latents in the order of ``image_ids``; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
         records = []
@@ -168,81 +174,81 @@ class GeneratedImages(GeneratedSource):
         return records
 
     def _image(self, place: int) -> np.ndarray | UnreadableImage:
-        # Images that were withheld have no file.
+        # Withheld images have no file.
         file = self._row(place)["file"]
         return decode(file) if isinstance(file, bytes) else UnreadableImage(BLOCKED)
 
     def _row(self, place: int) -> pd.Series:
-        row = place % self._shard_rows
-        return self._shard_at(place - row).iloc[row]
+        row = place % self._n_shard_rows
+        return self._cached_shard(place - row).iloc[row]
 
     def _read_shard(self, start: int) -> pd.DataFrame:
-        return self._shard(self._units.iloc[start : start + self._shard_rows].reset_index(drop=True))
+        return self._load_shard(self._units.iloc[start : start + self._n_shard_rows].reset_index(drop=True))
 
-    def _shard(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return a shard with its files, generated where it is not there or damaged."""
-        return self._files.compute(rows, shard_rows=self._shard_rows, progress=False)
+    def _load_shard(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return a shard with its files, generated if it is missing or damaged."""
+        return self._files.compute(rows, shard_rows=self._n_shard_rows, progress=False)
 
-    def _without_files(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self._shard(rows)[list(_TYPES)]
+    def _compute_facts(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return self._load_shard(rows)[list(_TYPES)]
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return a shard, of which images are made that no other shard has."""
+        """Return a shard, generating only images that no other shard has."""
         import pandas as pd
 
         if set(rows) - {*_KEY, "index_"}:
-            # Those that share noise stay side by side, for their latents; and what else is asked is not looked at.
+            # Images with shared noise stay adjacent, for their latents; other additional columns are not searched.
             return self._generate_rows(rows)
-        asked = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
-        there = self._elsewhere(asked)
-        left = rows[~asked.isin(there.index)].reset_index(drop=True) if len(there) else rows
-        made = [self._generate_rows(left).set_index(_KEY, drop=False)] if len(left) else []
-        return pd.concat([there, *made]).loc[asked].reset_index(drop=True)
+        keys = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
+        cached_rows = self._find_in_shards(keys)
+        missing_rows = rows[~keys.isin(cached_rows.index)].reset_index(drop=True) if len(cached_rows) else rows
+        new_rows = [self._generate_rows(missing_rows).set_index(_KEY, drop=False)] if len(missing_rows) else []
+        return pd.concat([cached_rows, *new_rows]).loc[keys].reset_index(drop=True)
 
-    def _elsewhere(self, asked: pd.MultiIndex) -> pd.DataFrame:
-        """Return the rows of images that shards of the stage have, by :data:`_KEY`."""
+    def _find_in_shards(self, keys: pd.MultiIndex) -> pd.DataFrame:
+        """Return the rows of images in other shards of the stage, indexed by :data:`_KEY`."""
         import pandas as pd
         import pyarrow.parquet as pq
 
-        for path in set(self._files.folder.glob("*.parquet")) - self._looked_at:
-            self._looked_at.add(path)
-            # What is damaged has no images, and what another process takes away has none either.
+        for path in set(self._files.folder.glob("*.parquet")) - self._searched:
+            self._searched.add(path)
+            # Shards that are damaged, or removed by another process, have no images.
             with contextlib.suppress(OSError, ValueError):
-                listed = pq.read_table(path, columns=_KEY).to_pydict()
-                self._places |= dict.fromkeys(zip(*listed.values(), strict=True), path)
-        shards = (load_if_whole(path) for path in {self._places[key] for key in asked if key in self._places})
-        found = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
-        found = [shard[shard.index.isin(asked)] for shard in found]
-        whole = pd.concat(found) if found else pd.DataFrame()
-        return whole[~whole.index.duplicated()]
+                columns = pq.read_table(path, columns=_KEY).to_pydict()
+                self._places |= dict.fromkeys(zip(*columns.values(), strict=True), path)
+        shards = (load_if_whole(path) for path in {self._places[key] for key in keys if key in self._places})
+        frames = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
+        frames = [shard[shard.index.isin(keys)] for shard in frames]
+        rows = pd.concat(frames) if frames else pd.DataFrame()
+        return rows[~rows.index.duplicated()]
 
     def _generate_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        made_by, keys = self._generator, noise_keys(rows)
-        size, ids = made_by.batch_size, image_ids_of(rows)
-        followed = LatentRecorder(keys, ids) if NOISE in rows else None
-        images, more = self._generate_with(made_by, rows, keys, followed.watch if followed else generator.unwatched)
-        more |= followed.columns() if followed else {}
-        if made_by.batch_size != size:
-            self._write_down(made_by)
+        model, keys = self._generator, noise_keys(rows)
+        batch_size, ids = model.batch_size, image_ids_of(rows)
+        recorder = LatentRecorder(keys, ids) if NOISE in rows else None
+        images, extra = self._generate_with(model, rows, keys, recorder.watch if recorder else generator.unwatched)
+        extra |= recorder.columns() if recorder else {}
+        if model.batch_size != batch_size:
+            self._write_note(model)
         self._check_differ(rows, images)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
-        made = rows[["prompt_id", "text", "index_"]].rename(columns={"index_": "index"})
-        return made.assign(
+        columns = rows[["prompt_id", "text", "index_"]].rename(columns={"index_": "index"})
+        return columns.assign(
             image_id=ids,
             seed=[generator.image_seed(self._seed, *key) for key in keys],
             status=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
-            n_tokens_truncated=made_by.n_tokens_truncated(list(rows["text"])),
+            n_tokens_truncated=model.n_tokens_truncated(list(rows["text"])),
             file=files,
-            **more,
-        )[[*_TYPES, "text", "file", *more]]
+            **extra,
+        )[[*_TYPES, "text", "file", *extra]]
 
     def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | UnreadableImage]) -> None:
-        """Raise RunError where the first two images of a prompt are identical, though their noise differs."""
+        """Raise RunError if the first two images of a prompt are identical although their noise differs."""
         by_index = {(row.prompt_id, row.index_): k for k, row in enumerate(rows.itertuples(index=False))}
         for (prompt_id, index), k in by_index.items():
-            other = by_index.get((prompt_id, 1), k) if index == 0 else k
-            first, second = images[k], images[other]
-            if other == k or isinstance(first, UnreadableImage) or isinstance(second, UnreadableImage):
+            other_index = by_index.get((prompt_id, 1), k) if index == 0 else k
+            first, second = images[k], images[other_index]
+            if other_index == k or isinstance(first, UnreadableImage) or isinstance(second, UnreadableImage):
                 continue
             if np.array_equal(first, second) and not is_black(first):
                 raise RunError(
@@ -252,40 +258,40 @@ class GeneratedImages(GeneratedSource):
                 )
 
     def _generate_with(
-        self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch
+        self, model: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch
     ) -> tuple[list[np.ndarray | UnreadableImage], dict[str, list]]:
-        """Return the images of some rows, and by name what else is kept beside their files."""
-        return made_by.images(list(rows["text"]), keys, self._seed, watch=watch), {}
+        """Return the images of rows, and additional columns to cache, by name."""
+        return model.images(list(rows["text"]), keys, self._seed, watch=watch), {}
 
     @cached_property
     def _generator(self) -> generator.Generator:
-        """The model, loaded with what an earlier run or another worker found for it."""
-        if said := self._written_down():
-            return self._load_message(said)
-        # The first of several workers finds it for all: of other types and batches come other roundings.
+        """The model, loaded with the number type and batch size of an earlier run or another worker."""
+        if note := self._read_note():
+            return self._load_generator(note)
+        # The first worker determines them for all, because other types and batches change rounding.
         with locked(self._note):
-            return self._load_message(self._written_down())
+            return self._load_generator(self._read_note())
 
-    def _load_message(self, said: Mapping[str, Any]) -> generator.Generator:
-        own = self._settings
-        open_ = {"dtype": own.dtype == "auto", "batch_size": not own.batch_size}
-        found = {name: said[name] for name, is_open in open_.items() if is_open and name in said}
-        loaded = self._load(own.changed(**found))
+    def _load_generator(self, note: Mapping[str, Any]) -> generator.Generator:
+        settings = self._settings
+        is_auto = {"dtype": settings.dtype == "auto", "batch_size": not settings.batch_size}
+        changes = {name: note[name] for name, use_note in is_auto.items() if use_note and name in note}
+        loaded = self._load(settings.changed(**changes))
         loaded.check(list(self._units["text"].unique()))
-        self._write_down(loaded)
+        self._write_note(loaded)
         return loaded
 
     @property
     def _note(self) -> Path:
         return self._files.folder / "made.json"
 
-    def _written_down(self) -> dict:
+    def _read_note(self) -> dict:
         try:
             return dict(json.loads(self._note.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return {}
 
-    def _write_down(self, loaded: generator.Generator) -> None:
+    def _write_note(self, loaded: generator.Generator) -> None:
         with explain_errors(self._note):
             replace(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
@@ -297,7 +303,7 @@ _TYPES |= {"status": object, "n_tokens_truncated": "int64"}
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image, in order: prompt_id, text, index_ and, where prompts have it, noise_id.
 
-    Of neighbours with one noise_id, the images of an index stand side by side.
+    For neighbours with the same noise_id, images with the same index are adjacent.
     """
     import pandas as pd
 
@@ -312,23 +318,23 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
 
 
 def noise_keys(units: pd.DataFrame) -> list[tuple[str, int]]:
-    """Return what decides each image's noise beside the run's seed: its noise_id, or else its prompt_id, and index."""
+    """Return the key of each image's noise in addition to the run's seed: noise_id, or else prompt_id, and index."""
     return list(zip(units[NOISE if NOISE in units else "prompt_id"], units["index_"], strict=True))
 
 
-def _shard_rows(units: pd.DataFrame) -> int:
-    """Return how many rows are a shard: 64, or so many fewer that images side by side with one noise stay together."""
+def _count_shard_rows(units: pd.DataFrame) -> int:
+    """Return the number of rows of a shard: 64, or fewer to keep adjacent images with the same noise together."""
     if NOISE not in units or units.empty:
         return SHARD
     keys = units[[NOISE, "index_"]]
-    together = (keys != keys.shift()).any(axis=1).cumsum().value_counts()
-    least, most = int(together.min()), int(together.max())
-    if least != most or most > SHARD:
+    counts = (keys != keys.shift()).any(axis=1).cumsum().value_counts()
+    smallest, largest = int(counts.min()), int(counts.max())
+    if smallest != largest or largest > SHARD:
         raise InputError(
-            f"The prompts' column {NOISE!r} has between {least} and {most} consecutive images of one noise. Give the "
-            f"same number everywhere, at most {SHARD}: consecutive prompts of each {NOISE}, with the same n_images."
+            f"The prompts' column {NOISE!r} has between {smallest} and {largest} consecutive images of one noise. Give "
+            f"the same number everywhere, at most {SHARD}: consecutive prompts of each {NOISE}, with the same n_images."
         )
-    return SHARD - SHARD % most
+    return SHARD - SHARD % largest
 
 
 def image_ids_of(units: pd.DataFrame) -> list[str]:
@@ -337,7 +343,7 @@ def image_ids_of(units: pd.DataFrame) -> list[str]:
 
 
 def _png(image: np.ndarray) -> bytes:
-    """Return an image as a PNG file, compressed little: that is much faster and hardly larger."""
+    """Return an image as a PNG file with low compression, which is much faster and hardly larger."""
     from PIL import Image
 
     file = BytesIO()
@@ -345,67 +351,67 @@ def _png(image: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-# -- latents of images that share noise: the last of each in half precision, and how alike they were by step ---
+# -- latents of images that share noise: the final ones in half precision, and their similarity by step ---------
 
 
 class LatentRecord(NamedTuple):
-    """What is kept of an image's latents."""
+    """The cached data of an image's latents."""
 
     final: np.ndarray | None
-    """``float16 (channels, height, width)``, before decoding; None where the pipeline does not show them."""
-    reference_image: str  # The first image of the same noise, with which it was compared.
+    """``float16 (channels, height, width)``, before decoding; None if the pipeline does not provide them."""
+    reference_image: str  # The first image with the same noise, with which it was compared.
     by_step: np.ndarray  # ``float64 (steps,)``: the cosine of both after each step, -1 to 1.
 
 
 class LatentRecorder:
-    """Latents of images, taken while they are made; ``keys`` decide each image's noise.
+    """A recorder of latents during generation; ``keys`` determine each image's noise.
 
-    Neighbours with the same are compared with the first of them.
+    Neighbours with the same key are compared with the first of them.
     """
 
     def __init__(self, keys: Sequence[tuple[str, int]], image_ids: Sequence[str]) -> None:
-        self._first: list[int] = []
+        self._first_rows: list[int] = []
         for i, key in enumerate(keys):
-            self._first.append(self._first[-1] if i and keys[i - 1] == key else i)
+            self._first_rows.append(self._first_rows[-1] if i and keys[i - 1] == key else i)
         self._ids = image_ids
         self._final: list[np.ndarray | None] = [None] * len(keys)
         self._cosines: list[list[float]] = [[] for _ in keys]
-        # Of the last image's first one, by step: where a batch is too small for all of one noise, the next goes on.
-        self._held: dict[int, np.ndarray] = {}
+        # Latents of the last image's reference by step, because the next batch may continue the same noise.
+        self._references: dict[int, np.ndarray] = {}
 
     @contextlib.contextmanager
-    def watch(self, chosen: range) -> Iterator[generator.Follow]:
-        """Follow a batch, as :meth:`biaslab.generation.Generator.images` asks for."""
+    def watch(self, positions: range) -> Iterator[generator.Follow]:
+        """Record the latents of a batch, as ``watch`` of :meth:`biaslab.generation.Generator.images`."""
         from biaslab.metrics.similarity import cosines
 
-        firsts = [self._first[i] - chosen.start for i in chosen]
-        held: dict[int, np.ndarray] = {}
+        firsts = [self._first_rows[i] - positions.start for i in positions]
+        states: dict[int, np.ndarray] = {}
         by_step, final = [], None
 
         def follow(step: int, latents) -> None:
             nonlocal final
             final = latents.detach().float().cpu().numpy()
-            others = [self._held[step] if first < 0 else final[first] for first in firsts]
-            held[step] = others[-1].copy()
-            by_step.append(cosines(final, np.stack(others)))
+            references = [self._references[step] if first < 0 else final[first] for first in firsts]
+            states[step] = references[-1].copy()
+            by_step.append(cosines(final, np.stack(references)))
 
         yield follow
         if final is None:
             return
-        self._held = held
-        for i, image, of_image in zip(chosen, final, np.stack(by_step, axis=1), strict=True):
-            self._final[i], self._cosines[i] = image, list(of_image)
+        self._references = states
+        for i, latent, image_cosines in zip(positions, final, np.stack(by_step, axis=1), strict=True):
+            self._final[i], self._cosines[i] = latent, list(image_cosines)
 
     def columns(self) -> dict[str, list]:
-        """Return what is kept of each image, as :meth:`GeneratedImages.latents` reads it."""
+        """Return the cached columns of all images, as :meth:`GeneratedImages.latents` reads them."""
         return {
-            "latent": list(map(_packed, self._final)),
-            "like": [self._ids[first] for first in self._first],
-            "by_step": [np.asarray(of_image, float).tobytes() for of_image in self._cosines],
+            "latent": list(map(_pack, self._final)),
+            "like": [self._ids[first] for first in self._first_rows],
+            "by_step": [np.asarray(image_cosines, float).tobytes() for image_cosines in self._cosines],
         }
 
 
-def _packed(latent: np.ndarray | None) -> bytes | None:
+def _pack(latent: np.ndarray | None) -> bytes | None:
     if latent is None:
         return None
     file = BytesIO()

@@ -1,4 +1,4 @@
-"""From a name to a pipeline: fetched, checked, loaded from safetensors, its scheduler chosen."""
+"""Load pipelines by name: download, check, load from safetensors, and set the scheduler."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ from biaslab.io import model_names
 from biaslab.io.model_names import Adapter
 
 _log = logging.getLogger(__name__)
-# Arguments of a pipeline that needs more than text, and of one that makes something else than images.
+# Arguments of a pipeline that needs images as inputs.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
-# Weights of the same parts in another precision, or of another stage of training; and those that are loaded where there
-# are no others, the best first.
+# Weights of the same parts in another precision, or from another stage of training; and those that are loaded if there
+# are no others, in order of preference.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
-# Parts that images of texts can be made without; the safety checker is a setting.
+# Parts that text-to-image generation does not need; the safety checker is a setting.
 _OPTIONAL = ("safety_checker", "image_encoder")
 _ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
+# Arguments of a pipeline with outputs other than images.
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
 # The packages that read quantised weights, by quant_method.
 _QUANTISERS = {"bitsandbytes": "bitsandbytes", "torchao": "torchao", "gguf": "gguf"}
 _QUANTISERS |= {"quanto": "optimum-quanto", "modelopt": "nvidia-modelopt"}
-# The tensor by which trainers say that a network predicts velocity, not noise.
+# The tensor by which trainers mark a network that predicts velocity, not noise.
 _IS_VELOCITY = "v_pred"
 
 
 @dataclass(frozen=True)
 class PipelineFiles:
-    """The files of a text-to-image model: a pipeline or a checkpoint in one file, and what it is combined with."""
+    """The files of a text-to-image model: a pipeline or a single-file checkpoint, configurations, and LoRAs."""
 
     pipeline_class: type  # The class of diffusers.
     parts: Mapping[str, tuple[str, str]]  # The library and class of each part.
     base: ModelFiles  # The pipeline or checkpoint.
-    configurations: ModelFiles | None = None  # Of a checkpoint in one file, those that it is read with.
+    configurations: ModelFiles | None = None  # The configurations for a single-file checkpoint.
     adapters: tuple[ModelFiles, ...] = ()  # LoRAs, in the order of the name.
     variants: Mapping[str, str] = field(default_factory=dict)  # Parts that only have a variant, such as ``fp16``.
     omitted: frozenset[str] = frozenset()  # Parts that are not loaded.
@@ -62,46 +63,46 @@ class PipelineFiles:
 
     @property
     def all(self) -> list[ModelFiles]:
-        """All of them."""
+        """All members: base, configurations and adapters."""
         return [self.base, *([self.configurations] if self.configurations else []), *self.adapters]
 
     def fetch(self) -> PipelineFiles:
         """Return the same files on this machine; errors as of :meth:`ModelFiles.fetch`."""
-        base, *others = (replace(files, folder=files.fetch()) for files in self.all)
-        configurations = others.pop(0) if self.configurations else None
-        return replace(self, base=base, configurations=configurations, adapters=tuple(others))
+        base, *other_files = (replace(files, folder=files.fetch()) for files in self.all)
+        configurations = other_files.pop(0) if self.configurations else None
+        return replace(self, base=base, configurations=configurations, adapters=tuple(other_files))
 
 
 def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
-    """Return the files of the text-to-image model ``name``; of those on the hub only configurations are downloaded.
+    """Return the files of the text-to-image model ``name``; from the hub, only configurations are downloaded.
 
-    ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is
-    unavailable, or no pipeline with safetensors for all its parts; a package is missing that reads them; or a LoRA is
-    none for it, or lies next to it and the name does not say whether it is used. MissingInputError: The package that
-    brings the model has lost its weights.
+    ``safety_checker`` is whether the model's safety checker is needed, if it has one. Raises ParameterError: The model
+    is unavailable, or not a pipeline with safetensors for all its parts; a package for reading them is missing; or a
+    LoRA does not fit it, or is next to it and the name does not specify its use. MissingInputError: The weights of the
+    package that provides the model are missing.
     """
-    named = checkpoints.find_checkpoint(name)
+    model_name = checkpoints.find_checkpoint(name)
     base = model_names.split(name).base
-    model = model_files.look_up(base, checkpoints.KIND, named.base)
+    model = model_files.look_up(base, checkpoints.KIND, model_name.base)
     if model.weights:
-        files = _one_file(model)
+        files = _describe_file(model)
     elif checkpoints.INDEX not in model.files:
         raise checkpoints.no_pipeline(model)
     else:
-        files = _pipeline(model, safety_checker)
-    if named.adapters:
+        files = _describe_pipeline(model, safety_checker)
+    if model_name.adapters:
         _check_package("peft", f"A LoRA on {base} needs")
-    adapters = tuple(checkpoints.look_up_lora(adapter.name, base) for adapter in named.adapters)
-    own_files, others = checkpoints.sibling_loras(model) if not model.weights else ([], [])
-    if own_files and not (adapters or named.removes_adapters):
+    adapters = tuple(checkpoints.look_up_lora(adapter.name, base) for adapter in model_name.adapters)
+    own_files, other_loras = checkpoints.sibling_loras(model) if not model.weights else ([], [])
+    if own_files and not (adapters or model_name.removes_adapters):
         raise ParameterError(
             f"{base} holds {own_files[0]} next to the model. Write {base}+{model.name_of(own_files[0])} to use it, or "
             f"{base}+{model_names.NONE} to leave it out."
         )
-    same_place = [lora for lora in adapters if (lora.repository, lora.folder) == (model.repository, model.folder)]
-    used = {path for lora in same_place for path in lora.weights}
-    if unused := [path for path in (*own_files, *others) if path not in used]:
-        remark = f"{base}: {', '.join(unused)} is next to the model and is not used."
+    local_loras = [lora for lora in adapters if (lora.repository, lora.folder) == (model.repository, model.folder)]
+    used_paths = {path for lora in local_loras for path in lora.weights}
+    if unused_paths := [path for path in (*own_files, *other_loras) if path not in used_paths]:
+        remark = f"{base}: {', '.join(unused_paths)} is next to the model and is not used."
         files = replace(files, base=replace(files.base, remarks=(*files.base.remarks, remark)))
     for lora in adapters:
         _check_fits(lora, files.pipeline, base)
@@ -111,7 +112,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
 def read_index(files: ModelFiles) -> tuple[type, dict[str, tuple[str, str]]]:
     """Return the diffusers class of a pipeline, and the library and class of each of its parts.
 
-    Raises ParameterError: The index cannot be read, or names other code, or a pipeline that is none of text to image.
+    Raises ParameterError: The index cannot be read, or names other code, or is not that of a text-to-image pipeline.
     """
     import diffusers
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
@@ -119,185 +120,191 @@ def read_index(files: ModelFiles) -> tuple[type, dict[str, tuple[str, str]]]:
     index = files.json(checkpoints.INDEX)
     class_name = index.get("_class_name")
     lists = {part: value for part, value in index.items() if isinstance(value, list)}
-    # A model that does without a part names neither its library nor its class.
+    # A model without a part names neither its library nor its class.
     parts = {part: tuple(value) for part, value in lists.items() if any(isinstance(name, str) for name in value)}
     unknown = [f"{part}: {'.'.join(map(str, names))}" for part, names in parts.items() if not _is_known(part, *names)]
     pipeline = getattr(diffusers, str(class_name), None)
     if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
-        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
-        raise ParameterError(f"{files.name} needs {needs}. {NEVER_RUN}")
-    takes = set(inspect.signature(pipeline.__call__).parameters)
+        code = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
+        raise ParameterError(f"{files.name} needs {code}. {NEVER_RUN}")
+    parameters = set(inspect.signature(pipeline.__call__).parameters)
     is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in pipeline.__name__
-    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
+    if "prompt" not in parameters or parameters & _OTHER_OUTPUTS or (parameters & _IMAGE_INPUTS and not is_supported):
         raise ParameterError(f"{files.name} is a {class_name}, which does not generate images from text alone.")
     return pipeline, parts
 
 
 def _is_known(part: str, *names: object) -> bool:
-    """Return whether a part of a pipeline is named by a library and its class, which the library has."""
-    plain = [name for name in (part, *names) if isinstance(name, str) and name.isidentifier()]
-    if len(names) != 2 or len(plain) != 3:
+    """Return whether a part of a pipeline is named by a known library and a class that it has."""
+    identifiers = [name for name in (part, *names) if isinstance(name, str) and name.isidentifier()]
+    if len(names) != 2 or len(identifiers) != 3:
         return False
-    # diffusers and transformers say themselves which classes they do not have, or call otherwise by now.
-    return plain[1] in ("diffusers", "transformers") or inspect.isclass(_class(plain[1], plain[2]))
+    # diffusers and transformers report unknown or renamed classes themselves.
+    return identifiers[1] in ("diffusers", "transformers") or inspect.isclass(
+        _find_class(identifiers[1], identifiers[2])
+    )
 
 
-def _class(library: str, name: str) -> type | None:
-    """Return the class of a part of a pipeline; None where neither library has it."""
+def _find_class(library: str, name: str) -> type | None:
+    """Return the class of a part of a pipeline; None if the library is unknown or lacks it."""
     import diffusers
     import transformers
 
-    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
-    if where is None:
-        where = getattr(diffusers.pipelines, library, None)
-        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
+    module = {"diffusers": diffusers, "transformers": transformers}.get(library)
+    if module is None:
+        module = getattr(diffusers.pipelines, library, None)
+        if not (inspect.ismodule(module) and module.__name__.startswith("diffusers.pipelines.")):
             return None
-    return getattr(where, name, None)
+    return getattr(module, name, None)
 
 
-def _pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
+def _describe_pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
     """Return the files of a pipeline."""
-    made, parts = read_index(model)
-    omitted = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
+    pipeline_class, parts = read_index(model)
+    omitted_parts = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
     paths, variants = [], {}
-    for part in [part for part in parts if part not in omitted]:
+    for part in [part for part in parts if part not in omitted_parts]:
         weights = [path for path in model.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
-        chosen = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
+        part_weights = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
-            if not chosen and (chosen := [p for p in weights if f".{variant}" in p and ".non_ema" not in p]):
+            if not part_weights and (
+                part_weights := [p for p in weights if f".{variant}" in p and ".non_ema" not in p]
+            ):
                 variants[part] = variant
-        paths += chosen
-        # A part with weights has a config.json; schedulers and tokenizers have files of other names.
+        paths += part_weights
+        # A part with weights has a config.json; files of schedulers and tokenizers have other names.
         if f"{part}/config.json" in model.files:
-            if not chosen and not (model.repository and model.folder):
-                others = sorted(p for p in model.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
-                choose = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
+            if not part_weights and not (model.repository and model.folder):
+                names = sorted(p for p in model.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+                advice = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
                 problem = f"{model.name} does not have all its weights as .safetensors: {part} has "
-                raise safety.not_safetensors(problem + (", ".join(others) or "none"), f"{choose} a copy that has them.")
+                raise safety.not_safetensors(problem + (", ".join(names) or "none"), f"{advice} a copy that has them.")
             _check_quantised(model, part)
     base = model.with_weights([glob.escape(path) for path in paths])
     if variants:
-        listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
-        base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {listed}.",))
-    return PipelineFiles(made, parts, base, variants=variants, omitted=omitted)
+        descriptions = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
+        base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {descriptions}.",))
+    return PipelineFiles(pipeline_class, parts, base, variants=variants, omitted=omitted_parts)
 
 
 def _check_quantised(model: ModelFiles, part: str) -> None:
-    """Refuse quantised weights that cannot be read here."""
+    """Raise ParameterError if quantised weights cannot be read on this machine."""
     config = model.json(f"{part}/config.json").get("quantization_config")
     if not isinstance(config, dict):
         return
     method = str(config.get("quant_method", "bitsandbytes"))
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
-    what = f"{model.name} is quantised ({part}: {method})"
+    start = f"{model.name} is quantised ({part}: {method})"
     if not package:
-        raise ParameterError(f"{what} in a way that diffusers does not read. Choose a copy that is not.")
-    _check_package(package, f"{what}, which needs")
+        raise ParameterError(f"{start} in a way that diffusers does not read. Choose a copy that is not.")
+    _check_package(package, f"{start}, which needs")
     if package == "bitsandbytes" and processor.accelerator() == "cpu":
-        raise ParameterError(f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised.")
+        raise ParameterError(
+            f"{start}, which needs a GPU, and there is none here. Choose a copy that is not quantised."
+        )
 
 
-def _check_package(package: str, what: str) -> None:
+def _check_package(package: str, start: str) -> None:
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:
-        raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}") from None
+        raise ParameterError(f"{start} the package {package}, which is not installed: pip install {package}") from None
 
 
-def _one_file(model: ModelFiles) -> PipelineFiles:
-    """Return a checkpoint in one file, and the configurations of its base model."""
+def _describe_file(model: ModelFiles) -> PipelineFiles:
+    """Return the files of a single-file checkpoint, and of the configurations of its base model."""
     tensors = model.tensors(model.weights[0])
     checkpoints.check_tensors(model, tensors)
     base = checkpoints.configurations(model)
     try:
         base_files = model_files.look_up(base, checkpoints.KIND, base)
-        made, parts = read_index(base_files)
+        pipeline_class, parts = read_index(base_files)
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
         raise ParameterError(f"{model.name} is read by the configurations of {base}: {error} {fix}") from error
-    if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
-        problem = f"it holds no {' and no '.join(lacks)}. Name a file that does."
+    if missing_parts := [part for part, kind in parts.items() if _lacks_encoder(*kind, tensors)]:
+        problem = f"it holds no {' and no '.join(missing_parts)}. Name a file that does."
         raise ParameterError(f"{model.name} is no whole model: {problem}")
     if base != str(model.folder) and base_files.repository != model.repository:
         remark = f"{model.name} is one file, and taken for a model like {base}, whose configurations it is read by."
         model = replace(model, remarks=(remark,))
     configurations = replace(base_files, loaded=tuple(base_files.matching(safety.CONFIGURATIONS)))
-    return PipelineFiles(made, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
+    return PipelineFiles(pipeline_class, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
 
 
-def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
-    """Return whether a file has no weights for a part, a text encoder, of a library and class."""
-    from diffusers.loaders import single_file_utils as known
+def _lacks_encoder(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return whether a file lacks weights for a part of a library and class, if it is a text encoder."""
+    from diffusers.loaders import single_file_utils
 
     if "CLIPText" in kind:
-        keys = (name for key, name in known.CHECKPOINT_KEY_NAMES.items() if "clip" in key)
+        keys = (name for key, name in single_file_utils.CHECKPOINT_KEY_NAMES.items() if "clip" in key)
         return not any(key in tensors for key in keys)
     if kind == "T5EncoderModel":
-        return not known.is_t5_in_single_file(tensors)
+        return not single_file_utils.is_t5_in_single_file(tensors)
     return library == "transformers" and kind.endswith(("Model", "ForConditionalGeneration", "ForCausalLM"))
 
 
-# Of the network that a LoRA changes, what its tensors' names show, and the tensor that reads text.
-_OF_UNETS = re.compile(r"(down|up|input|output)_blocks|mid(dle)?_block")
-_OF_TRANSFORMERS = re.compile(r"transformer|(double|single|joint)_blocks|(^|[._])(blocks|layers)[._]\d")
-_READS_TEXT = re.compile(r"attn2[._]to_[kv][._].*(lora[._]?(down|A))")
+# Patterns of tensor names of LoRAs, by the network that they change, and of the tensor that reads text.
+_UNET_NAMES = re.compile(r"(down|up|input|output)_blocks|mid(dle)?_block")
+_TRANSFORMER_NAMES = re.compile(r"transformer|(double|single|joint)_blocks|(^|[._])(blocks|layers)[._]\d")
+_TEXT_TENSOR = re.compile(r"attn2[._]to_[kv][._].*(lora[._]?(down|A))")
 
 
 def _check_fits(lora: ModelFiles, pipeline: ModelFiles, base: str) -> None:
-    """Refuse a LoRA for another kind of network, as far as its names and shapes tell."""
+    """Raise ParameterError if names or shapes of a LoRA's tensors show that it is for another network."""
     tensors = lora.tensors(lora.weights[0])
     index = pipeline.json(checkpoints.INDEX)
     denoisers = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
-    network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
-    kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
-    kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
+    network_tensors = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
+    kinds = {"unet": _UNET_NAMES, "transformer": _TRANSFORMER_NAMES}
+    kind = next((kind for kind, names in kinds.items() if any(map(names.search, network_tensors))), "")
     base_name = checkpoints.base_of(lora)
-    trained = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
+    advice = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
     if kind and denoisers and kind not in denoisers:
         raise ParameterError(
-            f"{lora.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
-            f"has a {denoisers.pop()}.{trained}"
+            f"{lora.name} is a LoRA for a model with a {kind}, such as the tensor {network_tensors[0]}, and {base} "
+            f"has a {denoisers.pop()}.{advice}"
         )
     if kind == "unet" and "unet/config.json" in pipeline.files:
         width = pipeline.json("unet/config.json").get("cross_attention_dim")
-        for name in filter(_READS_TEXT.search, network):
+        for name in filter(_TEXT_TENSOR.search, network_tensors):
             if isinstance(width, int) and tensors[name][-1] != width:
                 raise ParameterError(
                     f"{lora.name} is a LoRA for another model than {base}: {name} reads text as rows of "
-                    f"{tensors[name][-1]} numbers, and here they have {width}.{trained}"
+                    f"{tensors[name][-1]} numbers, and here they have {width}.{advice}"
                 )
 
 
 def fetch(name: str, *, safety_checker: bool = True) -> PipelineFiles:
-    """Return the files of :func:`look_up`, downloaded and checked; errors as of it and of :meth:`ModelFiles.fetch`."""
+    """Return the files of :func:`look_up`, downloaded and checked; errors also as of :meth:`ModelFiles.fetch`."""
     files = look_up(name, safety_checker=safety_checker)
-    for remark in (remark for one in files.all for remark in one.remarks):
+    for remark in (remark for member in files.all for remark in member.remarks):
         _log.info(remark)
     with quiet(bars=True):
         return files.fetch()
 
 
 def load_pipeline(files: PipelineFiles, name: str, *, dtype):
-    """Return the pipeline of downloaded files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
+    """Return the pipeline of downloaded files on the CPU, with weights of torch's ``dtype``; ``name`` is for messages.
 
-    Raises ParameterError: It cannot be loaded, or a LoRA cannot be put on it.
+    Raises ParameterError: It cannot be loaded, or a LoRA cannot be attached to it.
     """
     import diffusers
 
-    folder, made = files.pipeline.folder, files.pipeline_class
+    folder, pipeline_class = files.pipeline.folder, files.pipeline_class
     options = {"dtype": dtype} | dict.fromkeys(files.omitted)
     vae = registry.autoencoder(folder)
-    mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
-    loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
-    with loading(name, f"a {made.__name__}"), quiet():
+    is_mapped = pipeline_class in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
+    loader = diffusers.AutoPipelineForText2Image if is_mapped else diffusers.DiffusionPipeline
+    with loading(name, f"a {pipeline_class.__name__}"), quiet():
         if files.configurations:
-            pipe = _from_file(files, name, dtype)
+            pipe = _load_file(files, name, dtype)
         else:
             if vae and vae.parent != folder:
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
-            # One by one: given a variant, a pipeline would also take that of parts that have other weights.
+            # Parts are loaded one by one: with a variant, a pipeline would also use it for parts with other weights.
             for part, variant in files.variants.items():
-                options[part] = _class(*files.parts[part]).from_pretrained(
+                options[part] = _find_class(*files.parts[part]).from_pretrained(
                     folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
             pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
@@ -309,19 +316,21 @@ def load_pipeline(files: PipelineFiles, name: str, *, dtype):
     return pipe
 
 
-def _from_file(files: PipelineFiles, name: str, dtype):
-    made = files.pipeline_class
-    if not hasattr(made, "from_single_file"):
-        raise ParameterError(f"{name} is a single file of a {made.__name__}, which diffusers reads from folders only.")
+def _load_file(files: PipelineFiles, name: str, dtype):
+    pipeline = files.pipeline_class
+    if not hasattr(pipeline, "from_single_file"):
+        raise ParameterError(
+            f"{name} is a single file of a {pipeline.__name__}, which diffusers reads from folders only."
+        )
     (path,) = files.base.weights
     with tempfile.TemporaryDirectory() as folder:
-        # Without weights: diffusers would take those for parts that the file lacks.
-        ignored = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
-        shutil.copytree(files.pipeline.folder, folder, dirs_exist_ok=True, ignore=ignored)
-        given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
-        pipe = made.from_single_file(str(files.base.file(path)), **given, **dict.fromkeys(files.omitted))
+        # The copy has no weights, because diffusers would use them for parts that the file lacks.
+        ignore_weights = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
+        shutil.copytree(files.pipeline.folder, folder, dirs_exist_ok=True, ignore=ignore_weights)
+        options = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
+        pipe = pipeline.from_single_file(str(files.base.file(path)), **options, **dict.fromkeys(files.omitted))
     if _IS_VELOCITY in files.base.tensors(path):
-        # What configurations of its base model do not know, a mark in the file says.
+        # The configurations of the base model lack this; a tensor in the file marks it.
         pipe.scheduler = type(pipe.scheduler).from_config(pipe.scheduler.config, prediction_type="v_prediction")
     for part, network in pipe.components.items():
         weights = network.named_parameters() if hasattr(network, "named_parameters") else ()
@@ -331,91 +340,91 @@ def _from_file(files: PipelineFiles, name: str, dtype):
 
 
 def set_scheduler(pipe, name: str) -> None:
-    """Give a pipeline the scheduler ``name``, set as its own one; ParameterError where it cannot take it."""
+    """Set the scheduler ``name`` of a pipeline, with its current configuration; ParameterError if incompatible."""
     from diffusers import SchedulerMixin
 
-    fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
-    # Those that need a package which is not installed are stand-ins of another class.
-    schedulers = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
-    short = {k.lower().removesuffix("scheduler"): v for k, v in schedulers.items()}
-    wanted = short.get(name.lower().removesuffix("scheduler"))
-    if wanted is None:
+    compatible = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
+    # Schedulers that need a missing package are placeholders of another class.
+    schedulers = {c.__name__: c for c in compatible if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
+    by_short_name = {k.lower().removesuffix("scheduler"): v for k, v in schedulers.items()}
+    scheduler_class = by_short_name.get(name.lower().removesuffix("scheduler"))
+    if scheduler_class is None:
         raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, schedulers)}")
     with quiet():
-        pipe.scheduler = wanted.from_config(pipe.scheduler.config)
+        pipe.scheduler = scheduler_class.from_config(pipe.scheduler.config)
 
 
-# -- LoRAs: refused if unsupported or without effect ---------------------------------------------------------
+# -- LoRAs: rejected if unsupported or without effect --------------------------------------------------------
 
 # The suffix of a LoRA tensor's name after the name of its layer.
-_BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
+_LORA_SUFFIX = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 
 
 def _attach_loras(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
-    """Put LoRAs on a pipeline ``name`` that is on the CPU, each with its weight.
+    """Attach LoRAs to a pipeline ``name`` that is on the CPU, each with its weight.
 
-    Raises ParameterError: The pipeline takes none, or one has tensors that match nothing, or changes no weight.
+    Raises ParameterError: The pipeline supports no LoRA, or a LoRA has unmatched tensors, or changes no weight.
     """
     if not adapters:
         return
     if not hasattr(pipe, "load_lora_weights"):
         raise ParameterError(f"{name} is a {type(pipe).__name__}, on which diffusers puts no LoRA.")
     names = [f"lora_{number}" for number in range(len(adapters))]
-    for called, (file, adapter) in zip(names, adapters, strict=True):
-        where = {"weight_name": file.name, "local_files_only": True, "use_safetensors": True}
-        with loading(adapter.name, f"a LoRA on {model_names.base(name)}"), _any_peft():
-            layers = _layers(pipe, str(file.parent), where)
-            _check_layers(layers, _modules(pipe), adapter.name)
-            pipe.load_lora_weights(str(file.parent), adapter_name=called, **where)
-        changed = _changed(pipe, called)
-        _check_layers(layers, changed, adapter.name)
-        if not any(changed.values()):
+    for adapter_name, (file, adapter) in zip(names, adapters, strict=True):
+        options = {"weight_name": file.name, "local_files_only": True, "use_safetensors": True}
+        with loading(adapter.name, f"a LoRA on {model_names.base(name)}"), _ignore_peft_version():
+            layers = _find_layers(pipe, str(file.parent), options)
+            _check_layers(layers, _find_modules(pipe), adapter.name)
+            pipe.load_lora_weights(str(file.parent), adapter_name=adapter_name, **options)
+        changes = _find_changes(pipe, adapter_name)
+        _check_layers(layers, changes, adapter.name)
+        if not any(changes.values()):
             raise ParameterError(f"{adapter.name} changes no weight of this model. Leave it out, or fetch it again.")
-    with _any_peft():
-        pipe.set_adapters(names, [one.weight for _, one in adapters])
+    with _ignore_peft_version():
+        pipe.set_adapters(names, [adapter.weight for _, adapter in adapters])
 
 
-def _layers(pipe, folder: str, where: dict) -> set[str]:
-    """Return the layers that a file's tensors are for, as they are called in the pipeline."""
+def _find_layers(pipe, folder: str, options: dict) -> set[str]:
+    """Return the layers that a file's tensors change, by their names in the pipeline."""
     from diffusers.utils import state_dict_utils as names
 
-    more = {"unet_config": pipe.unet.config} if getattr(pipe, "unet", None) is not None else {}
-    state = type(pipe).lora_state_dict(folder, **where, **more)
-    tensors, layers = state[0] if isinstance(state, tuple) else state, set()
+    config = {"unet_config": pipe.unet.config} if getattr(pipe, "unet", None) is not None else {}
+    state_dict = type(pipe).lora_state_dict(folder, **options, **config)
+    tensors, layers = state_dict[0] if isinstance(state_dict, tuple) else state_dict, set()
     for part in {key.partition(".")[0] for key in tensors}:
-        within = {key.partition(".")[2]: v for key, v in tensors.items() if key.startswith(f"{part}.")}
-        # As they are brought into one form where they are put on.
+        part_tensors = {key.partition(".")[2]: v for key, v in tensors.items() if key.startswith(f"{part}.")}
+        # Names are converted in the same way as by load_lora_weights.
         if part.startswith("text_encoder"):
-            within = names.convert_state_dict_to_peft(names.convert_state_dict_to_diffusers(within))
-        elif not any("lora_A" in key or "lokr_" in key for key in within):
-            within = names.convert_unet_state_dict_to_peft(within)
-        layers |= {f"{part}.{_BEHIND.sub('', key)}" for key in within}
+            part_tensors = names.convert_state_dict_to_peft(names.convert_state_dict_to_diffusers(part_tensors))
+        elif not any("lora_A" in key or "lokr_" in key for key in part_tensors):
+            part_tensors = names.convert_unet_state_dict_to_peft(part_tensors)
+        layers |= {f"{part}.{_LORA_SUFFIX.sub('', key)}" for key in part_tensors}
     return layers
 
 
-def _modules(pipe) -> dict[str, object]:
+def _find_modules(pipe) -> dict[str, object]:
     """Return the modules of a pipeline's parts, by part and name."""
     parts = ((part, network) for part, network in pipe.components.items() if hasattr(network, "named_modules"))
     return {f"{part}.{path}": module for part, network in parts for path, module in network.named_modules()}
 
 
-def _changed(pipe, called: str) -> dict[str, bool]:
-    """Return the layers that a LoRA was put on, and whether it changes them."""
-    changed = {}
-    for path, module in _modules(pipe).items():
-        if called in getattr(module, "lora_B", {}):
-            both = module.lora_A[called].weight.any() and module.lora_B[called].weight.any()
-            changed[path] = bool(both) and module.scaling[called] != 0
-        # Another kind of adapter keeps what it changes by otherwise.
-        elif called in getattr(module, "lokr_w1", {}):
-            changed[path] = True
-    return changed
+def _find_changes(pipe, adapter_name: str) -> dict[str, bool]:
+    """Return the layers to which a LoRA was attached, and whether it changes them."""
+    changes = {}
+    for path, module in _find_modules(pipe).items():
+        if adapter_name in getattr(module, "lora_B", {}):
+            has_weights = module.lora_A[adapter_name].weight.any() and module.lora_B[adapter_name].weight.any()
+            changes[path] = bool(has_weights) and module.scaling[adapter_name] != 0
+        # LoKr adapters have other parameters.
+        elif adapter_name in getattr(module, "lokr_w1", {}):
+            changes[path] = True
+    return changes
 
 
-def _check_layers(layers: set[str], there: Collection[str], name: str) -> None:
-    """Refuse a LoRA some of whose layers are not there."""
-    # CLIP's text encoders were called otherwise.
-    known_paths = {path.replace(".text_model.", ".") for path in there}
+def _check_layers(layers: set[str], paths: Collection[str], name: str) -> None:
+    """Raise ParameterError if layers of a LoRA are not among ``paths``."""
+    # CLIP's text encoders had other names before.
+    known_paths = {path.replace(".text_model.", ".") for path in paths}
     if unmatched := sorted(layer for layer in layers if layer.replace(".text_model.", ".") not in known_paths):
         raise ParameterError(
             f"{name} is no LoRA for this model: {len(unmatched)} of the {len(layers)} layers that it changes are not "
@@ -424,8 +433,8 @@ def _check_layers(layers: set[str], there: Collection[str], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _any_peft() -> Iterator[None]:
-    # transformers asks for a later release of peft than diffusers needs; what was put where is looked at here.
+def _ignore_peft_version() -> Iterator[None]:
+    # transformers requires a later release of peft than diffusers needs; this module checks the result itself.
     from transformers.integrations import peft
 
     check = getattr(peft, "check_peft_version", None)
@@ -435,7 +444,7 @@ def _any_peft() -> Iterator[None]:
     peft.check_peft_version = lambda *args, **kwargs: None
     try:
         with warnings.catch_warnings():
-            # Several LoRAs are what was asked for.
+            # Several LoRAs are intended.
             warnings.filterwarnings("ignore", "Already found a `peft_config`")
             yield
     finally:

@@ -1,4 +1,4 @@
-"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, folders of pictures."""
+"""Image models with one interface: diffusers pipelines, endpoints, and folders of images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Ready(NamedTuple):
-    """A model that is loaded, and how many denoising steps an image takes (0: none), which ``take`` changes."""
+    """A loaded model, and its number of denoising steps (0: none), which ``set_steps`` changes."""
 
     generate: Callable[..., ImageSource]
     steps: int = 0
@@ -41,42 +41,42 @@ class Ready(NamedTuple):
 
 
 class ImageModel:
-    """What makes images; opening one, and checking what it can do, loads nothing. Checks raise ParameterError."""
+    """A model of images. Opening and checking it loads nothing; checks raise ParameterError."""
 
-    label: str  # What tables call it.
-    digest: str  # Tells what its images depend on beside settings, seed and code: weights, or a name.
-    autoencoder: Path | None = None  # The folder of the autoencoder that its images come out of.
-    image_domain: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.IMAGE_DOMAINS`.
-    sends_prompts: bool = False  # Whether the settings of generation reach it.
-    truthful: bool = False  # Whether it draws what is true of captions.
+    label: str  # Its name in tables.
+    digest: str  # Identifies the inputs of its images besides settings, seed and code: weights, or a name.
+    autoencoder: Path | None = None  # The folder of the autoencoder that decodes its images.
+    image_domain: str = registry.PHOTOGRAPHS  # The domain of its images: :data:`biaslab.hub.registry.IMAGE_DOMAINS`.
+    sends_prompts: bool = False  # Whether the settings of generation apply to it.
+    truthful: bool = False  # Whether its images show the ground truth of captions.
 
     def look_up(self) -> list[ModelFiles]:
-        """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
+        """Return its files, without reading or downloading weights: first the base model, then further files."""
         return []
 
     def describe_settings(self) -> str:
-        """Say by which settings of generation images are made; nothing where none reach it."""
+        """Return a description of the settings of generation; empty if none apply."""
         return ""
 
     def check(self, occupations: Sequence[str]) -> None:
-        """Look up what it needs for prompts of these occupations."""
+        """Check that everything for prompts of these occupations is available."""
 
     def own_settings(self) -> dict[str, tuple[float | None, str]]:
-        """Return the settings that are its own where none are given, as far as is known."""
+        """Return the known default values of its settings, with their sources."""
         return {}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
-        """Look whether it knows the words of prompts, as far as can be known."""
+        """Check that it knows the words of prompts, if this can be determined."""
 
     def check_attention(self) -> None:
-        """Look whether where its images attend to words can be seen, as far as can be known."""
+        """Check that its attention to words can be recorded, if this can be determined."""
 
     def compare_prompts(self, pairs: pd.DataFrame, *, cache: ResultCache, progress: bool = True) -> pd.DataFrame:
-        """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
+        """Return the similarity of pairs of texts to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.missing_values(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
-        """Return what makes its images, loaded; a ParameterError where it is none of diffusers."""
+        """Return its loaded generator; ParameterError if it is not a diffusers pipeline."""
         raise ParameterError(f"{self.label} is no pipeline of diffusers, so that it cannot be loaded here.")
 
     def generate(
@@ -90,27 +90,27 @@ class ImageModel:
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or the
-        model cannot be used, or images cannot be had.
+        Images of diffusers are cached as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or
+        the model cannot be used, or images are unavailable.
         """
         raise NotImplementedError
 
-    def ready(self, held: Ready | None = None) -> Ready:
-        """Return :meth:`generate` with the model loaded, which ``held``, returned before, may have done."""
+    def ready(self, loaded_model: Ready | None = None) -> Ready:
+        """Return :meth:`generate` with the model loaded; an earlier result ``loaded_model`` is reused if possible."""
         return Ready(self.generate)
 
     def n_cached(self, prompts: pd.DataFrame, **run: Any) -> int:
-        """Return how many of the images that :meth:`generate` would return the store has."""
+        """Return the number of images that :meth:`generate` would read from the cache."""
         return 0
 
     @property
     def cost_key(self) -> tuple:
-        """What decides how long an image takes."""
+        """A key of everything that affects the time per image."""
         return (self.label,)
 
 
 class FolderModel(ImageModel):
-    """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
+    """A folder of existing images in place of a model: it returns the images described by each prompt."""
 
     def __init__(self, name: str, *, image_domain: str = "", group_by: str = "") -> None:
         self.folder = open_folder(name.removeprefix(IMAGES), group_by)
@@ -118,15 +118,15 @@ class FolderModel(ImageModel):
         self.image_domain = image_domain or self.folder.image_domain
 
     def check(self, occupations: Sequence[str]) -> None:
-        """Read what tells its pictures apart."""
+        """Read the descriptions of its images."""
         _ = self.folder.people
 
     def check_attention(self) -> None:
-        """Refuse: nothing is known of how pictures came about."""
+        """Raise ParameterError: existing images have no attention."""
         raise ParameterError(f"{self.label} is a folder of images: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
-        """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
+        """Return at most ``n_images`` images of each prompt; MissingInputError if there are none."""
         table = self._select_prompts(prompts)
         if table.empty:
             raise MissingInputError(
@@ -137,17 +137,17 @@ class FolderModel(ImageModel):
         return source
 
     def n_cached(self, prompts: pd.DataFrame, **_: Any) -> int:
-        """Count them: all that there are."""
+        """Return the number of images of the prompts, all of which are available."""
         return len(self._select_prompts(prompts))
 
     def _select_prompts(self, prompts: pd.DataFrame) -> pd.DataFrame:
-        # Of its own prompts it knows for whom and how many each was; those of others are told by their text alone.
-        own = [name for name in TABLE_COLUMNS if name in prompts]
-        keys = ["same", *own]
-        shown = self.folder.described_images
-        shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", *keys]]
-        asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates(keys)
-        table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
+        # Prompts from this folder are matched by group and number of people, too; other prompts by their text only.
+        shared_columns = [name for name in TABLE_COLUMNS if name in prompts]
+        keys = ["same", *shared_columns]
+        images = self.folder.described_images
+        images = images.assign(same=images["prompt"].map(same_text))[["image_id", *keys]]
+        prompt_rows = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates(keys)
+        table = images.merge(prompt_rows[["prompt_id", "n_images", *keys]], on=keys).drop(columns=shared_columns)
         table["index"] = table.groupby("prompt_id").cumcount()
         table = table[table["index"] < table["n_images"]].reset_index(drop=True)
         return table.drop(columns=["same", "n_images"]).assign(seed=0, status=OK)
@@ -167,27 +167,27 @@ def open_model(
 ) -> ImageModel:
     """Return a model by its name.
 
-    ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
-    (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
-    brings, which is told ``of`` what prompts ask (``captions``, ``paired``, ``dalleval`` or ``triplets``), the
-    ``corpus`` and DALL-Eval's ``design``. ``group_by`` is the setting ``custom.group_by``.
+    ``name`` is a folder or the hub name of a diffusers pipeline, or a single-file checkpoint, optionally with LoRAs
+    (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER``; or a name of an installed package, whose
+    model gets the prompt set ``of`` (``captions``, ``paired``, ``dalleval`` or ``triplets``), the ``corpus`` and
+    DALL-Eval's ``design``. ``group_by`` is the setting ``custom.group_by``.
 
-    Raises ParameterError: The settings do not say where an endpoint is.
+    Raises ParameterError: The settings lack the URL of an endpoint.
     """
-    one = registry.find_plugin(name, "text-to-image", of)
-    if one and one.factory:
-        return one.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
+    plugin = registry.find_plugin(name, "text-to-image", of)
+    if plugin and plugin.factory:
+        return plugin.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
         return FolderModel(name, image_domain=settings.image_domain, group_by=group_by)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint, image_domain=settings.image_domain)
-    # Tables call it by the name that was given.
-    stands_for = name if of == "captions" else registry.resolve_alias(name, "text-to-image", of)
-    return DiffusersModel(stands_for, settings, device=device, offload=offload)
+    # For captions, the label in tables is the given name, even if it is an alias.
+    resolved_name = name if of == "captions" else registry.resolve_alias(name, "text-to-image", of)
+    return DiffusersModel(resolved_name, settings, device=device, offload=offload)
 
 
 class DiffusersModel(ImageModel):
-    """A pipeline that diffusers loads."""
+    """A pipeline of diffusers."""
 
     sends_prompts = True
 
@@ -198,8 +198,8 @@ class DiffusersModel(ImageModel):
 
     @property
     def image_domain(self) -> str:
-        """What the settings say of its images, else the model's folder."""
-        return self._settings.image_domain or registry.image_domain(self._where())
+        """The domain of its images, from the settings, or else from the model's folder."""
+        return self._settings.image_domain or registry.image_domain(self._resolve())
 
     @property
     def digest(self) -> str:
@@ -208,10 +208,10 @@ class DiffusersModel(ImageModel):
 
     @property
     def autoencoder(self) -> Path | None:
-        """The folder ``vae`` of a pipeline in a folder here."""
-        return registry.autoencoder(self._where())
+        """The folder ``vae`` of a pipeline in a local folder."""
+        return registry.autoencoder(self._resolve())
 
-    def _where(self) -> str:
+    def _resolve(self) -> str:
         return registry.resolve(self._name, "text-to-image")
 
     @cached_property
@@ -220,77 +220,77 @@ class DiffusersModel(ImageModel):
 
     @cached_property
     def _family(self) -> families.Family:
-        """Its family, of which only configurations are read."""
+        """Its family; only configurations are read."""
         name = model_names.split(self._name).base
         return stated.with_stated(families.family_of_files(self._files.pipeline, name), self._files, name)
 
     @property
-    def _stated(self) -> dict[str, object]:
-        """What authors state of it, which images depend on and no setting says."""
+    def _stated_settings(self) -> dict[str, object]:
+        """Values stated by its authors, on which images depend in addition to settings."""
         with contextlib.suppress(BiaslabError):
             return {name: getattr(self._family, name) for name in self._family.sources}
         return {}
 
     def look_up(self) -> list[ModelFiles]:
-        """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
+        """Return the files of a pipeline with safetensors for all parts; raise ParameterError for unused settings."""
         self._family.check(self._settings, self.label)
         return self._files.all
 
     def describe_settings(self) -> str:
-        """Say by which settings images are made."""
+        """Return a description of the settings of its images."""
         return self._family.describe_settings(self._settings, self.label)
 
     def own_settings(self) -> dict[str, tuple[float | None, str]]:
-        """Return its makers' steps and guidance, each with its source; none where it cannot be reached."""
+        """Return the default steps and guidance, each with its source; empty if the model is unavailable."""
         try:
             family = self._family
         except BiaslabError:
             return {}
         sources = family.setting_sources(self._settings)
-        own = {"steps": family.steps, "guidance_scale": family.guidance}
-        return {name: (value, sources.get(name, "")) for name, value in own.items()}
+        defaults = {"steps": family.steps, "guidance_scale": family.guidance}
+        return {name: (value, sources.get(name, "")) for name, value in defaults.items()}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
-        """Look whether a model in a folder here knows the words of prompts."""
-        texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
+        """Check that a model in a local folder knows the words of prompts."""
+        texts.check_words(self._resolve(), [*prompts, self._settings.negative_prompt], self._name)
 
     def compare_prompts(self, pairs: pd.DataFrame, **run) -> pd.DataFrame:
-        """Compare them where the denoising network receives them."""
-        given = {"device": self._device, "load": self._load} | run
-        return spaces.compare_prompts(pairs, self._name, self._settings, **given)
+        """Return the similarity of pairs of texts as the denoising network receives them."""
+        options = {"device": self._device, "load": self._load} | run
+        return spaces.compare_prompts(pairs, self._name, self._settings, **options)
 
     def load(self) -> Generator:
-        """Load it."""
+        """Return its loaded generator."""
         return self._load(self._name, self._settings, device=self._device)
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, **run) -> GeneratedImages:
-        """Generate images, as ``kept_as`` or :class:`biaslab.generation.images.GeneratedImages`."""
+        """Generate images, as ``storage_class`` or :class:`biaslab.generation.images.GeneratedImages`."""
         return self._images(prompts, **run).complete(progress=progress)
 
     def _images(self, prompts: pd.DataFrame, *, storage_class: type | None = None, **run) -> GeneratedImages:
-        given = {"device": self._device, "load": self._load, "stated": self._stated} | run
-        made = (storage_class or GeneratedImages)(prompts, self._name, self._settings, **given)
-        made.image_domain = self.image_domain
-        return made
+        options = {"device": self._device, "load": self._load, "stated": self._stated_settings} | run
+        images = (storage_class or GeneratedImages)(prompts, self._name, self._settings, **options)
+        images.image_domain = self.image_domain
+        return images
 
-    def ready(self, held: Ready | None = None) -> Ready:
-        """Load it, once for all that is then generated."""
-        before = held.loaded if held is not None and held.name == self._name else None
-        loaded = (before and before.with_settings(self._settings)) or self.load()
+    def ready(self, loaded_model: Ready | None = None) -> Ready:
+        """Return :meth:`generate` with the model loaded once for all calls."""
+        previous = loaded_model.loaded if loaded_model is not None and loaded_model.name == self._name else None
+        loaded = (previous and previous.with_settings(self._settings)) or self.load()
 
-        def take(steps: int) -> None:
+        def set_steps(steps: int) -> None:
             loaded.settings = loaded.settings.changed(steps=steps)
 
-        options = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(options, loaded.settings.steps or 0, take, self._name, loaded)
+        generate = partial(self.generate, load=lambda *_, **__: loaded)
+        return Ready(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
 
     def n_cached(self, prompts: pd.DataFrame, **run) -> int:
-        """Look into the store."""
+        """Return the number of cached images."""
         return self._images(prompts, **run).n_cached()
 
     @property
     def cost_key(self) -> tuple:
-        """Name and settings; how strong guidance is takes no time, but whether there is any."""
+        """Name and settings; the strength of guidance does not affect time, only its presence."""
         settings, scale = self._settings, self._settings.guidance_scale
         if scale is not None:
             settings = settings.changed(guidance_scale=7.5 if scale > 1 else 1)
@@ -309,7 +309,7 @@ class EndpointModel(ImageModel):
         self._settings = settings.changed(model=self.label)
 
     def check(self, occupations: Sequence[str]) -> None:
-        """Look whether there is a key, and whether an image can be bought at its price and within the limit."""
+        """Check that there is a key, a price, and a cost limit of at least one image."""
         price, limit = self.price, self.cost_limit
         if price is None:
             raise ParameterError(
@@ -324,22 +324,22 @@ class EndpointModel(ImageModel):
         self._settings.check_key()
 
     def check_attention(self) -> None:
-        """Refuse: attention is inside of the model."""
+        """Raise ParameterError: an endpoint does not return attention."""
         raise ParameterError(f"{ENDPOINT}{self.label} does not show attention: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, storage_class=None, **run) -> ImageSource:
-        """Buy images; RunError where the endpoint did not deliver some of them."""
-        made = self._images(prompts, **run).complete(progress=progress)
-        made.check_delivered()
-        return made
+        """Buy images; RunError if the endpoint did not deliver some of them."""
+        images = self._images(prompts, **run).complete(progress=progress)
+        images.check_delivered()
+        return images
 
     def n_cached(self, prompts: pd.DataFrame, *, storage_class=None, **run: Any) -> int:
-        """Look into the ledger of what was bought."""
+        """Return the number of purchased images."""
         return self._images(prompts, **run).n_cached()
 
     def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages
 
-        made = EndpointImages(prompts, self._settings, **run)
-        made.image_domain = self.image_domain
-        return made
+        images = EndpointImages(prompts, self._settings, **run)
+        images.image_domain = self.image_domain
+        return images

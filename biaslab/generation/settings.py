@@ -67,6 +67,6 @@ class GenerationSettings(Group):
 
     @property
     def look(self) -> dict[str, object]:
-        """What decides how an image looks: not how many there are, nor how fast they are made."""
-        apart = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
-        return self.model_dump(exclude=apart | {"batch_size", "compile", "image_domain"})
+        """The settings that determine pixels, without those of the number and speed of images."""
+        excluded_fields = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
+        return self.model_dump(exclude=excluded_fields | {"batch_size", "compile", "image_domain"})

@@ -1,1 +1,1 @@
-"""Names of models and what is behind them: folders, the hub, installed packages; what a source of images is."""
+"""Models by name, from folders, the hub and installed packages; sources of images."""

@@ -1,4 +1,4 @@
-"""Text-to-image models as users have them: pipelines, checkpoints in one file, and LoRAs on either."""
+"""Text-to-image models in users' formats: pipelines, single-file checkpoints, and LoRAs on either."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from biaslab.io.model_names import Adapter, ModelName
 INDEX = "model_index.json"
 KIND = "text-to-image"
 _PIPELINE, _LORA = "a whole model", "a LoRA"
-# Names that libraries give to the LoRA of a repository.
+# File names that libraries use for the LoRA of a repository.
 _LORA_FILES = ("pytorch_lora_weights.safetensors", "adapter_model.safetensors")
 _LORA_TENSORS = re.compile(r"lora|hada_w|lokr_w|oft_", re.IGNORECASE)
 _QUANTISED = ("scaled_fp8", ".scale_weight", ".quant_state.", "quant_map")
-# Prefixes of the tensors in a checkpoint in one file, by part.
+# Prefixes of the tensors in a single-file checkpoint, by part.
 _PARTS = {
     "denoising network": ("model.diffusion_model.",),
     "autoencoder": ("first_stage_model.", "vae."),
@@ -37,34 +37,34 @@ _PARTS = {
 def find_checkpoint(name: str) -> ModelName:
     """Return the places of a model and its LoRAs, as :func:`biaslab.hub.registry.resolve` returns them.
 
-    Raises as that function, and ParameterError where an adapter is no LoRA, as far as can be known without weights.
+    Raises as that function, and ParameterError where an adapter is not a LoRA, if this is known without its weights.
     """
-    named = model_names.split(name)
-    model_names.check(named)
-    place = registry.resolve(named.base, KIND)
-    is_installed = named.base in plugins.entry_points(plugins.MODELS)
+    parts = model_names.split(name)
+    model_names.check(parts)
+    place = registry.resolve(parts.base, KIND)
+    is_installed = parts.base in plugins.entry_points(plugins.MODELS)
     if os.path.isdir(place) and not is_installed and not os.path.isfile(os.path.join(place, INDEX)):
         # Before the folder is checked: the configuration of an adapter names another model.
-        _check_is_no_lora(model_files.read_folder(place, named.base))
-    if named.adapters and (plugin := registry.find_plugin(named.base, KIND)) and plugin.factory:
-        raise ParameterError(f"{named.base} generates images without weights, so LoRAs do not apply to it.")
-    adapters = tuple(Adapter(_resolve_lora(one.name), one.weight) for one in named.adapters)
-    return ModelName(place, adapters, named.removes_adapters)
+        _check_is_no_lora(model_files.read_folder(place, parts.base))
+    if parts.adapters and (plugin := registry.find_plugin(parts.base, KIND)) and plugin.factory:
+        raise ParameterError(f"{parts.base} generates images without weights, so LoRAs do not apply to it.")
+    adapters = tuple(Adapter(_resolve_lora(adapter.name), adapter.weight) for adapter in parts.adapters)
+    return ModelName(place, adapters, parts.removes_adapters)
 
 
 def _resolve_lora(name: str) -> str:
-    """Return the file of a LoRA, or its name where it is on the hub."""
+    """Return the file of a LoRA, or its name if it is on the hub."""
     path = Path(os.path.expanduser(name))
     if path.is_dir():
-        return str(path / _lora_file(model_files.read_folder(path, name)))
+        return str(path / _find_lora_file(model_files.read_folder(path, name)))
     if path.is_file() or huggingface.is_on_hub(name):
         return registry.resolve(name, KIND)
-    what = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
-    raise ParameterError(f"There is no LoRA {name!r}. Give {what}")
+    options = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
+    raise ParameterError(f"There is no LoRA {name!r}. Give {options}")
 
 
 def label(name: str) -> str:
-    """Return the name of a model in tables: of a folder its name, of a file its name without its ending."""
+    """Return the name of a model in tables: the name of its folder, or of its file without the suffix."""
 
     def short(part: str) -> str:
         path = os.path.expanduser(part)
@@ -79,38 +79,38 @@ def digest(name: str) -> str:
     """Return a digest of a model, its LoRAs and the configurations of a single file; raises as
     :func:`find_checkpoint`.
     """
-    named = find_checkpoint(name)
-    whole = model_files.digest(named.base)
-    if os.path.isfile(named.base) or huggingface.file_on_hub(named.base):
-        if whole not in _configurations_by_digest:
-            _configurations_by_digest[whole] = configurations(model_files.look_up(named.base, KIND))
-        whole += f" by {model_files.digest(_configurations_by_digest[whole])}"
-    adapters = (Adapter(model_files.digest(one.name), one.weight) for one in named.adapters)
-    return "+".join([whole, *map(str, adapters)])
+    parts = find_checkpoint(name)
+    weights_digest = model_files.digest(parts.base)
+    if os.path.isfile(parts.base) or huggingface.file_on_hub(parts.base):
+        if weights_digest not in _configurations_by_digest:
+            _configurations_by_digest[weights_digest] = configurations(model_files.look_up(parts.base, KIND))
+        weights_digest += f" by {model_files.digest(_configurations_by_digest[weights_digest])}"
+    adapters = (Adapter(model_files.digest(adapter.name), adapter.weight) for adapter in parts.adapters)
+    return "+".join([weights_digest, *map(str, adapters)])
 
 
-# What :func:`configurations` returned for checkpoints in one file, by their digests.
+# Results of :func:`configurations` for single-file checkpoints, by their digests.
 _configurations_by_digest: dict[str, str] = {}
 
 
-# -- what files are ----------------------------------------------------------------------------------------
+# -- classification of files -------------------------------------------------------------------------------
 
 
 def _describe_tensors(tensors: Collection[str]) -> str:
-    """Return what a file with tensors of these names is."""
+    """Return the kind of a file with tensors of these names, in words."""
     if any(_LORA_TENSORS.search(name) for name in tensors):
         return _LORA
     if any(mark in name for name in tensors for mark in _QUANTISED):
         return "a quantised network"
-    lacks = [part for part, prefixes in _PARTS.items() if not any(name.startswith(prefixes) for name in tensors)]
-    return f"no whole model: it holds no {' and no '.join(lacks)}" if lacks else _PIPELINE
+    gaps = [part for part, prefixes in _PARTS.items() if not any(name.startswith(prefixes) for name in tensors)]
+    return f"no whole model: it holds no {' and no '.join(gaps)}" if gaps else _PIPELINE
 
 
 def check_tensors(files: ModelFiles, tensors: Collection[str]) -> None:
-    """Raise ParameterError where a file that is given as a model is none."""
+    """Raise ParameterError where a file that is named as a model is not one."""
     kind = _describe_tensors(tensors)
     if kind == _LORA:
-        raise _lora_alone(files)
+        raise _lora_error(files)
     if kind != _PIPELINE:
         raise ParameterError(
             f"{files.name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to."
@@ -118,11 +118,12 @@ def check_tensors(files: ModelFiles, tensors: Collection[str]) -> None:
 
 
 def configurations(files: ModelFiles) -> str:
-    """Return the folder or hub name of the configurations that a checkpoint in one file is read with.
+    """Return the folder or hub name of the configurations for a single-file checkpoint.
 
-    They are those next to it, if there is an index of a pipeline, else those of the model that diffusers takes it for.
+    They are the files next to it, if they include the index of a pipeline, else those of the base model that diffusers
+    infers.
 
-    Raises ParameterError: Its header cannot be read, or diffusers does not know its kind.
+    Raises ParameterError: Its header cannot be read, or diffusers does not support its kind.
     """
     if files.folder and (files.folder / INDEX).is_file() and not files.repository:
         return str(files.folder)
@@ -137,7 +138,7 @@ def configurations(files: ModelFiles) -> str:
             {name: SimpleNamespace(shape=shape) for name, shape in tensors.items()}
         )
         return str(base["pretrained_model_name_or_path"])
-    # It takes shapes of tensors that may be missing.
+    # diffusers reads shapes of tensors that may be missing.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
         fix = f"Put it into a folder with the {INDEX} and the configurations of its base model."
         raise ParameterError(f"{files.name} has a type that diffusers does not support. {fix}") from None
@@ -147,27 +148,27 @@ def configurations(files: ModelFiles) -> str:
 
 
 def look_up_lora(place: str, base: str) -> ModelFiles:
-    """Return the file of a LoRA at a place that :func:`find_checkpoint` returned, to be put on the model ``base``.
+    """Return the file of a LoRA at a place that :func:`find_checkpoint` returned, for the model ``base``.
 
-    Raises ParameterError: It is unavailable, or no LoRA.
+    Raises ParameterError: It is unavailable, or not a LoRA.
     """
     files = model_files.look_up(place, KIND, place)
-    path = files.weights[0] if files.weights else _lora_file(files)
+    path = files.weights[0] if files.weights else _find_lora_file(files)
     if _describe_tensors(files.tensors(path)) != _LORA:
         raise ParameterError(f"{place} is no LoRA, so it cannot be put on {base}.")
     return files.with_file(path)
 
 
-def _lora_file(files: ModelFiles) -> str:
-    """Return the path of the LoRA in a repository or folder of one."""
+def _find_lora_file(files: ModelFiles) -> str:
+    """Return the path of the LoRA in its repository or folder."""
     paths = [path for path in files.files if path.endswith(".safetensors")]
-    top = [path for path in paths if "/" not in path] or paths
-    candidates = [path for path in top if path in _LORA_FILES] or top
+    top_files = [path for path in paths if "/" not in path] or paths
+    candidates = [path for path in top_files if path in _LORA_FILES] or top_files
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        others = sorted(path for path in files.files if path.endswith(safety.OTHER_WEIGHTS))
-        problem = f"The LoRA {files.name} has {', '.join(others[:3]) or 'none'}"
+        other_weights = sorted(path for path in files.files if path.endswith(safety.OTHER_WEIGHTS))
+        problem = f"The LoRA {files.name} has {', '.join(other_weights[:3]) or 'none'}"
         raise safety.not_safetensors(problem, "Choose a copy that has them.")
     raise ParameterError(
         f"{files.name} contains {len(candidates)} safetensors files; name one of them. {files.list_safetensors()}"
@@ -175,24 +176,24 @@ def _lora_file(files: ModelFiles) -> str:
 
 
 def sibling_loras(files: ModelFiles) -> tuple[list[str], list[str]]:
-    """Return the LoRAs next to the parts of a pipeline: its own, and others such as examples."""
-    top = [path for path in files.files if "/" not in path and path.endswith(".safetensors")]
-    own = [path for path in top if path in _LORA_FILES]
-    return own, [path for path in top if path not in own and "lora" in path.lower()]
+    """Return the LoRAs next to the parts of a pipeline: those that belong to it, and others such as examples."""
+    top_files = [path for path in files.files if "/" not in path and path.endswith(".safetensors")]
+    own_files = [path for path in top_files if path in _LORA_FILES]
+    return own_files, [path for path in top_files if path not in own_files and "lora" in path.lower()]
 
 
 def _check_is_no_lora(files: ModelFiles) -> None:
-    """Raise the error that says what files without the index of a pipeline are, where that is known."""
-    top = [path for path in sorted(files.files) if "/" not in path]
-    weights = [path for path in top if path.endswith(".safetensors")]
+    """Raise an error that names the kind of files without the index of a pipeline, if it is known."""
+    top_files = [path for path in sorted(files.files) if "/" not in path]
+    weights = [path for path in top_files if path.endswith(".safetensors")]
     tensors: Collection[str] = ()
     if len(weights) == 1:
         with suppress(ParameterError):
             tensors = files.tensors(weights[0])
-    has_lora = any(sibling_loras(files)) or "adapter_config.json" in top
+    has_lora = any(sibling_loras(files)) or "adapter_config.json" in top_files
     if has_lora or _describe_tensors(tensors) == _LORA:
-        raise _lora_alone(files)
-    if weights and "config.json" not in top:
+        raise _lora_error(files)
+    if weights and "config.json" not in top_files:
         raise ParameterError(
             f"{files.name} is no pipeline, but holds checkpoints in one file. {files.list_safetensors()}"
         )
@@ -205,12 +206,12 @@ def _check_is_no_lora(files: ModelFiles) -> None:
 
 
 def no_pipeline(files: ModelFiles) -> ParameterError:
-    """Return the error for files without the index of a pipeline; raise one that says more where it is known."""
+    """Return the error for files without the index of a pipeline; raise a more specific one if possible."""
     _check_is_no_lora(files)
     return ParameterError(f"{files.name} is no diffusers pipeline: it holds no {INDEX}. Name one that does.")
 
 
-def _lora_alone(files: ModelFiles) -> ParameterError:
+def _lora_error(files: ModelFiles) -> ParameterError:
     name, base = files.name, base_of(files) or "BASE"
     return ParameterError(
         f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}, after the model that it "
@@ -219,9 +220,9 @@ def _lora_alone(files: ModelFiles) -> ParameterError:
 
 
 def base_of(files: ModelFiles) -> str:
-    """Return the model that a LoRA, or a copy of a model, was made of according to its configuration or model card."""
+    """Return the base model of a LoRA, or of a copy of a model, according to its configuration or model card."""
     base: Any = None
-    # A LoRA in one file has its configuration next to it. Authors write what they like.
+    # The configuration of a single-file LoRA is next to it. Both files may have any content.
     if files.folder or "adapter_config.json" in files.files:
         with suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
             base = json.loads(reading.text(files.file("adapter_config.json")))["base_model_name_or_path"]

@@ -1,7 +1,7 @@
-"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points
+"""Images with ground truth, on which judges and metrics are validated: found by the entry points
 ``biaslab.ground_truth``.
 
-A package that can make such pictures declares an object with what :class:`GroundTruth` says; a module will do.
+A package that can generate such images declares an object, such as a module, with the interface :class:`GroundTruth`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class GroundTruth(Protocol):
-    """Pictures of which it is known what they show, for each of the papers; none is made before it is read.
+    """Images with known content for each of the papers; an image is generated when it is read.
 
-    ``decoded`` is the folder of an autoencoder through which the pictures pass, so that they look as a model's do.
+    ``decoded`` is the folder of an autoencoder that encodes and decodes the images, so that they resemble a model's.
     """
 
     image_domain: str  # ``drawings`` or ``photographs``.
     corpus: str  # The name of its captions, a ``biaslab.corpora``.
-    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.models``.
-    words: Mapping[str, str]  # What pages say of its captions: ``training``, and by name each effect put into them.
-    failure_modes: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
+    model: str  # The name of the model that reproduces the captions' ground truth, a ``biaslab.models``.
+    words: Mapping[str, str]  # Texts on pages about its captions: ``training``, and one per effect planted in them.
+    failure_modes: Sequence[str]  # Ways in which a scene can fail its prompt: keys of ``failures``.
 
     def scenes(
         self,
@@ -40,52 +40,52 @@ class GroundTruth(Protocol):
         failures: Mapping[str, float] | None = None,
         decoded: Path | None = None,
     ) -> ImageSource:
-        """Return images that show what PaintSkills' prompts ask for, or fail at it with the shares of ``failures``."""
+        """Return images of PaintSkills' prompts; shares of them, given by ``failures``, fail their prompt."""
 
     def people(self, prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
-        """Return ``n`` images of people of social prompts, with their gender, skin tone and attributes in its table."""
+        """Return ``n`` images of people for social prompts; the table has their gender, skin tone and attributes."""
 
     def pairs(self, n: int, *, seed: int) -> ImageSource:
         """Return ``n`` images of two people side by side; the table has image_id, prompt_id, ``truth_gender_0``, …."""
 
     def depictions(self, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
-        """Return ``n`` images in which no object goes with a gender: image_id, prompt_id, text, truth_gender."""
+        """Return ``n`` images whose objects are independent of gender: image_id, prompt_id, text, truth_gender."""
 
     def instances(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.metrics.instances`."""
 
     def expected(self, prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
-        """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
+        """Return the mean number of each object in images of prompts: prompt_id, object and expected."""
 
     def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:
-        """Return where each word of a caption belongs in its image: bool (height, width)."""
+        """Return the mask of each word of a caption in its image: bool (height, width)."""
 
     def groups(self, text: str, objects: Sequence[str]) -> list[str]:
-        """Return the dependency group that each object in an image of a caption has."""
+        """Return the dependency group of each object in an image of a caption."""
 
     def kind(self, word: str) -> str:
-        """Return what a word of a caption names: ``thing``, ``worn`` or ``place``; empty where none is to be seen."""
+        """Return the kind of a word of a caption: ``thing``, ``worn`` or ``place``; empty if nothing visible."""
 
     def nouns(self, text: str) -> list[str]:
-        """Return the nouns of one of its captions; an InputError where it is none of them."""
+        """Return the nouns of one of its captions; InputError for any other text."""
 
 
 def for_domain(image_domain: str) -> GroundTruth | None:
-    """Return the first truth that an installed package brings of a kind of pictures; None where there is none."""
-    return next((truth for truth in _all() if truth.image_domain == image_domain), None)
+    """Return the first ground truth that an installed package provides for a domain of images, or None."""
+    return next((truth for truth in _load_all() if truth.image_domain == image_domain), None)
 
 
 def load(name: str) -> GroundTruth:
-    """Return the truth that an installed package brings under a name; an UnknownNameError where none does."""
+    """Return the ground truth that an installed package provides under a name; UnknownNameError for unknown names."""
     point = plugins.entry_point(plugins.GROUND_TRUTH, name, "images with ground truth")
     with loading(name, "images with ground truth"):
         return point.load()
 
 
-def describe(corpus: str, where: str) -> str:
-    """Return the description of captions by their corpus's name (:attr:`GroundTruth.words`); empty without one."""
-    return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
+def describe(corpus: str, topic: str) -> str:
+    """Return the text on a topic about the captions of a corpus (:attr:`GroundTruth.words`); empty without one."""
+    return next((truth.words.get(topic, "") for truth in _load_all() if truth.corpus == corpus), "")
 
 
-def _all() -> Iterable[GroundTruth]:
+def _load_all() -> Iterable[GroundTruth]:
     return plugins.load_all(plugins.GROUND_TRUTH).values()

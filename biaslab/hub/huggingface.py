@@ -1,4 +1,4 @@
-"""The Hugging Face hub: names of models, the commits that they stand for, and what the hub says of a model."""
+"""The Hugging Face hub: names of models, their commits, and the hub's information about a model."""
 
 from __future__ import annotations
 
@@ -13,43 +13,44 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./
 _HUB_FILE = re.compile(
     r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/([\w.() -][\w.() /-]*\.safetensors)(@[A-Za-z0-9][\w./-]*)?"
 )
-# How the names of models' folders in the hub's cache begin.
-_CACHED = "models--"
+# Prefix of models' folders in the hub's cache.
+_CACHE_PREFIX = "models--"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# Seconds that the hub may take to describe a model, and after which it is asked again where it has been asked too much.
-_PATIENCE, _WAITS, _TOO_MANY = 10, (1, 4), 429
-# Seconds for which a hub that did not answer is not asked again; when and how that was, by its address.
-_SILENCE = 60
-_silent: dict[str, tuple[float, Exception]] = {}
+# Timeout of requests for a model's information, waits before retries after too many requests (both in seconds), and the
+# status of too many requests.
+_TIMEOUT, _WAITS, _TOO_MANY_REQUESTS = 10, (1, 4), 429
+# Seconds without requests after a failure of the hub; time and error of the last failure, by the hub's address.
+_RETRY_AFTER = 60
+_failures: dict[str, tuple[float, Exception]] = {}
 
 
 def file_on_hub(name: str) -> str:
-    """Return the file that ``owner/name/FILE.safetensors@revision`` names; empty of all other names."""
-    found = _HUB_FILE.fullmatch(name)
-    return found[2] if found and ".." not in found[2].split("/") else ""
+    """Return the file in ``owner/name/FILE.safetensors@revision``; empty for all other names."""
+    match = _HUB_FILE.fullmatch(name)
+    return match[2] if match and ".." not in match[2].split("/") else ""
 
 
 def is_on_hub(name: str) -> bool:
-    """Return whether a name has the form of one on the hub, of a repository or of a file in it."""
+    """Return whether a name has the form of a repository on the hub, or of a file in one."""
     return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
 
 
 def on_hub(name: str) -> tuple[str, str | None]:
-    """Return repository and revision (None: ``main``) of ``owner/name@revision``, or of a file of one."""
+    """Return repository and revision (None: ``main``) of ``owner/name@revision``, or of a file in it."""
     repository, _, revision = name.partition("@")
     return "/".join(repository.split("/")[:2]), revision or None
 
 
 COMMITS = "BIASLAB_COMMITS"
-"""Environment variable with the commits that a run has found (JSON): a name is one commit in all its notebooks."""
-# Names on the hub -> their commits, as far as this process has asked.
+"""Environment variable with the commits of a run (JSON), so that a name is the same commit in all its notebooks."""
+# Names on the hub -> their commits, if requested in this process.
 _commits: dict[str, str] = json.loads(os.environ.get(COMMITS, "{}"))
 
 
 def commit(name: str) -> str:
-    """Return the commit of a model on the hub, 40 hex digits: asked once in each process.
+    """Return the commit of a model on the hub, 40 hex digits; it is requested once per process.
 
-    Where the hub does not answer, that of the copy in its cache on this machine, if any.
+    If the hub does not answer, it is the commit of the cached copy on this machine; empty without one.
     """
     repository, revision = on_hub(name)
     if revision and _COMMIT.fullmatch(revision):
@@ -58,7 +59,7 @@ def commit(name: str) -> str:
     key = f"{repository}@{revision}" if revision else repository
     if key and key not in _commits:
         try:
-            described(name)
+            fetch_info(name)
         # Many kinds of errors; a look-up of the model reports them.
         except Exception:
             cached_commit = cached(repository) / "refs" / (revision or "main")
@@ -79,59 +80,59 @@ def repository_of_tag(name: str) -> str:
 
 def digest_of_tag(name: str) -> str:
     """Return open_clip's ``ARCHITECTURE:TAG`` with the commit of its repository, if known."""
-    if name not in _commits and (found := commit(repository_of_tag(name))):
-        _commits[name] = found
+    if name not in _commits and (commit_id := commit(repository_of_tag(name))):
+        _commits[name] = commit_id
     return f"{name}@{_commits[name]}" if name in _commits else name
 
 
-def described(name: str):
-    """Return what the hub says of a model: its commit, and its files with their sizes.
+def fetch_info(name: str):
+    """Return the hub's information about a model: its commit, and its files with their sizes.
 
-    Raises what the hub's client raises; a hub that did not answer is not asked again for a while.
+    Raises the errors of the hub's client; after a failure, the hub is not requested again for a while.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError
 
-    when, silent = _silent.get(constants.ENDPOINT, (-_SILENCE, None))
-    if silent is not None and time.monotonic() - when < _SILENCE:
-        raise silent
+    failed_at, failure = _failures.get(constants.ENDPOINT, (-_RETRY_AFTER, None))
+    if failure is not None and time.monotonic() - failed_at < _RETRY_AFTER:
+        raise failure
     repository, revision = on_hub(name)
     key = f"{repository}@{revision}" if revision else repository
     for wait in (*_WAITS, None):
         try:
-            options = {"timeout": _PATIENCE, "files_metadata": True}
+            options = {"timeout": _TIMEOUT, "files_metadata": True}
             info = HfApi().model_info(repository, revision=_commits.get(key, revision), **options)
             if info.sha and not _COMMIT.fullmatch(revision or ""):
                 _commits[key] = info.sha
             return info
         except HfHubHTTPError as error:
-            if wait is None or error.response is None or error.response.status_code != _TOO_MANY:
+            if wait is None or error.response is None or error.response.status_code != _TOO_MANY_REQUESTS:
                 raise
-        # Libraries change that ask for it, and so do the kinds of what they raise; a name may be none.
+        # The client's error types change between versions; a ValueError is an invalid name.
         except Exception as error:
             if not isinstance(error, ValueError):
-                _silent[constants.ENDPOINT] = time.monotonic(), error
+                _failures[constants.ENDPOINT] = time.monotonic(), error
             raise
         time.sleep(wait)
     raise AssertionError
 
 
 def cached(repository: str) -> Path:
-    """Return where a repository would be in the hub's cache on this machine."""
+    """Return the folder of a repository in the hub's cache on this machine, whether or not it exists."""
     from huggingface_hub import constants
 
-    return Path(constants.HF_HUB_CACHE, f"{_CACHED}{repository.replace('/', '--')}")
+    return Path(constants.HF_HUB_CACHE, f"{_CACHE_PREFIX}{repository.replace('/', '--')}")
 
 
 def commits() -> dict[str, str]:
-    """Return the commits that this process has asked for, by names."""
+    """Return the commits that this process has requested, by name."""
     return dict(sorted(_commits.items()))
 
 
 def folder_name(path: str | Path) -> str:
-    """Return what tables call a model in a folder: its name; in the hub's cache, the model's own."""
+    """Return the name in tables of a model in a folder: the folder's name; in the hub's cache, the model's name."""
     folder = Path(os.path.expanduser(path)).absolute()
-    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith(_CACHED):
-        owner, _, name = folder.parents[1].name.removeprefix(_CACHED).partition("--")
+    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith(_CACHE_PREFIX):
+        owner, _, name = folder.parents[1].name.removeprefix(_CACHE_PREFIX).partition("--")
         return f"{owner}/{name}@{folder.name[:8]}"
     return folder.name

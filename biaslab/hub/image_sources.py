@@ -1,6 +1,6 @@
-"""What a source of images is, and folders of files.
+"""The interface of image sources, and folders of image files.
 
-An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`UnreadableImage`, with a reason.
+An image is ``uint8 (height, width, 3)`` RGB, or an :class:`UnreadableImage` with a reason.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from biaslab.io.plaintext import normalize
 
 
 class ImageSource(Protocol):
-    """Where images come from: files, a corpus, or a model that generates them."""
+    """A source of images: files, a corpus, or a model that generates them."""
 
-    name: str  # What to call the source in messages.
-    digest: str  # Identifies the images: what is computed from them is computed again when it changes.
+    name: str  # The name of the source in messages.
+    digest: str  # Identifies the images: results computed from them are recomputed when it changes.
     table: pd.DataFrame  # One row per image, with at least ``image_id`` (unique texts).
-    image_domain: str  # One of :data:`biaslab.hub.registry.IMAGE_DOMAINS`; photographs where a source does not say.
+    image_domain: str  # One of :data:`biaslab.hub.registry.IMAGE_DOMAINS`; photographs if a source lacks it.
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in the order asked for."""
+        """Return the images in the order of ``image_ids``."""
 
 
 def domain_of(images: ImageSource) -> str:
-    """Return what the images of a source are: photographs where it does not say."""
+    """Return the domain of the images of a source; photographs if the source does not state it."""
     return getattr(images, "image_domain", registry.PHOTOGRAPHS)
 
 
@@ -45,10 +45,10 @@ class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
     ``not_read`` lists the images in formats that are not read, such as HEIC, and ``links_out`` the links that lead out
-    of the folder and are not followed. ``states_domain`` tells whether the folder says what its images are; without
-    that they are taken for photographs.
+    of the folder and are not followed. ``states_domain`` is whether the folder declares the domain of its images; they
+    are photographs by default.
 
-    Raises InputError where there is no such folder, or no file in it ends like an image.
+    Raises InputError where the folder is missing, or no file in it has the suffix of an image.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -60,35 +60,35 @@ class FolderImages:
         self._files = {name: file for name, file in files.items() if name.lower().endswith(endings())}
         self.not_read = [name for name in files if name not in self._files]
         if not self._files:
-            unread = _describe_unread(self.not_read) if self.not_read else ""
+            description = _describe_unread(self.not_read) if self.not_read else ""
             problem = f"{path} holds no file that ends in {', '.join(endings())}."
-            raise InputError(" ".join(filter(None, [problem, unread, files.remark])))
+            raise InputError(" ".join(filter(None, [problem, description, files.remark])))
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.states_domain = (folder / registry.DOMAIN_FILE).is_file()
         self.table = pd.DataFrame({"image_id": list(self._files)})
-        whole = hashlib.sha256()
+        digest = hashlib.sha256()
         for image_id, file in self._files.items():
-            state = file.stat()
-            whole.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
-        self.digest = whole.hexdigest()
+            stat = file.stat()
+            digest.update(f"{image_id}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        self.digest = digest.hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in the order asked for."""
+        """Return the images in the order of ``image_ids``."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
 
     @cached_property
     def other_files(self) -> list[str]:
-        """The files of the folder whose names end as no image's do."""
+        """The files of the folder without the suffix of an image."""
         return folders.other_files(self._root, (*endings(), *NOT_READ, *HEIF_ENDINGS))
 
 
 def _describe_unread(names: Sequence[str]) -> str:
-    found = sorted({Path(name).suffix.lower() for name in names})
-    more = ", or install biaslab[heif]" if {*found} & {*HEIF_ENDINGS} else ""
+    suffixes = sorted({Path(name).suffix.lower() for name in names})
+    alternative = ", or install biaslab[heif]" if {*suffixes} & {*HEIF_ENDINGS} else ""
     return (
-        f"Images in formats that are not read ({', '.join(found)}) are left out: {len(names):,}, such as {names[0]}. "
-        f"Convert them to PNG or JPEG{more}."
+        f"Images in formats that are not read ({', '.join(suffixes)}) are left out: {len(names):,}, such as "
+        f"{names[0]}. Convert them to PNG or JPEG{alternative}."
     )
 
 
@@ -103,17 +103,17 @@ def _read_file(file: Path | None) -> np.ndarray | UnreadableImage:
         return UnreadableImage("cannot be opened")
 
 
-def check_image(image: object, what: str) -> np.ndarray:
+def check_image(image: object, label: str) -> np.ndarray:
     """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
     is_array = isinstance(image, np.ndarray)
     if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
-        raise InputError(f"{what} is {shown}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
+        actual = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
+        raise InputError(f"{label} is {actual}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
     return image
 
 
 class DescribedImages:
-    """A source of images with a table of one row per image, with ``image_id``, and what it belongs to."""
+    """A source of images with another table: one row per image, with ``image_id`` and its description."""
 
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
@@ -122,7 +122,7 @@ class DescribedImages:
 
 
 class Subset(DescribedImages):
-    """Some images of a source that may have very many; each id once."""
+    """A subset of the images of a source that may have very many; each id once."""
 
     def __init__(self, source: ImageSource, image_ids: Sequence[str]) -> None:
         super().__init__(source, pd.DataFrame({"image_id": list(image_ids)}, dtype=object))
@@ -130,43 +130,43 @@ class Subset(DescribedImages):
 
 
 class CaptionImages(FolderImages):
-    """Training images in a folder, each named by its caption's id; one without a file is ``missing``.
+    """Training images in a folder, each named by its caption's id; an image without a file is ``missing``.
 
-    The file of an id is the one at that path below the folder, without its ending or with it, or else the only one of
-    that name in any folder of it. Raises InputError where an id has several.
+    The file of an id is the one at that path below the folder, with or without its suffix, or else the only one of that
+    name in any subfolder. Raises InputError where an id has several files.
     """
 
     def __init__(self, folder: str | Path, caption_ids: Sequence[str]) -> None:
         super().__init__(folder)
         self._folder, paths = str(folder), list(self._files)
         self.a_file = Path(paths[0]).name
-        names = (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
-        # Systems write names with accents in one piece or in two.
-        self._called: list[dict[str, list[str]]] = [defaultdict(list) for _ in names]
-        for called, name in zip(self._called, names, strict=True):
+        name_functions = (lambda path: os.path.splitext(path)[0], str, lambda path: Path(path).stem)
+        # Systems write accented names in composed or decomposed form.
+        self._paths_by_name: list[dict[str, list[str]]] = [defaultdict(list) for _ in name_functions]
+        for paths_by_name, name_function in zip(self._paths_by_name, name_functions, strict=True):
             for path in paths:
-                called[normalize(name(path))].append(path)
+                paths_by_name[normalize(name_function(path))].append(path)
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
         for caption_id in self.table["image_id"]:
             self.has(caption_id)
 
     def has(self, caption_id: str) -> bool:
-        """Return whether there is a file of a caption's id; an InputError where there are two."""
+        """Return whether a caption's id has a file; raises InputError where it has two."""
         return self._path(caption_id) is not None
 
     def file(self, caption_id: str) -> Path | None:
-        """Return the file of a caption's id, None where there is none; an InputError where there are two."""
+        """Return the file of a caption's id, or None; raises InputError where it has two."""
         path = self._path(caption_id)
         return None if path is None else self._files[path]
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in the order asked for."""
-        return super().read([self._path(one) for one in image_ids])
+        """Return the images in the order of ``image_ids``."""
+        return super().read([self._path(image_id) for image_id in image_ids])
 
     def _path(self, caption_id: str) -> str | None:
-        called = normalize(caption_id)
-        paths = next((by[called] for by in self._called if called in by), [None])
+        name = normalize(caption_id)
+        paths = next((paths_by_name[name] for paths_by_name in self._paths_by_name if name in paths_by_name), [None])
         if len(paths) > 1:
-            both = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."
-            raise InputError(f"{self._folder} holds two images for {caption_id!r}: {both}")
+            advice = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."
+            raise InputError(f"{self._folder} holds two images for {caption_id!r}: {advice}")
         return paths[0]

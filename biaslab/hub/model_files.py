@@ -21,9 +21,9 @@ from biaslab.io import reading
 
 SAFETENSORS = ("*.safetensors",)
 # Files up to this many bytes are identified by their content, larger ones by size and time of change.
-_MOST_HASHED = 64_000_000
-# Endings of the files that decide what a model does; model cards and training curves may change next to them.
-_HASHED = (".json", ".safetensors", ".txt", ".model", ".jinja")
+_MAX_HASHED = 64_000_000
+# Suffixes of the files that determine a model's behaviour; model cards and training curves may change.
+_HASHED_SUFFIXES = (".json", ".safetensors", ".txt", ".model", ".jinja")
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class ModelFiles:
     weights: tuple[str, ...] = ()  # Paths of the weights that are loaded; set for a model in one file.
     loaded: tuple[str, ...] = ()  # Paths of all files that are downloaded: weights, and configurations if needed.
     card: Mapping[str, Any] = field(default_factory=dict)  # Metadata of the model card.
-    remarks: tuple[str, ...] = ()  # What a user of the model should know, such as files that are not used.
+    remarks: tuple[str, ...] = ()  # Remarks for users of the model, such as files that are not used.
 
     @property
     def licence(self) -> str:
-        """The licence that the model card states, such as ``openrail++``; empty where it states none."""
+        """The licence in the model card, such as ``openrail++``; empty without one."""
         licence = self.card.get("license_name") or self.card.get("license") or ""
         return ", ".join(map(str, licence)) if isinstance(licence, list) else str(licence)
 
@@ -59,8 +59,8 @@ class ModelFiles:
 
         if self.folder:
             return []
-        cached = {path: try_to_load_from_cache(self.repository, path, revision=self.commit) for path in self.loaded}
-        return [path for path, file in cached.items() if not isinstance(file, str)]
+        paths = {path: try_to_load_from_cache(self.repository, path, revision=self.commit) for path in self.loaded}
+        return [path for path, file in paths.items() if not isinstance(file, str)]
 
     @property
     def download(self) -> int:
@@ -74,12 +74,12 @@ class ModelFiles:
         return filter_repo_objects(self.files, allow_patterns=[*patterns])
 
     def file(self, path: str) -> Path:
-        """Return a file on this machine, downloaded if only the hub has it; ParameterError where it is unavailable."""
+        """Return a file on this machine, downloaded if necessary; ParameterError where it is unavailable."""
         if self.folder:
             return self.folder / path
         from huggingface_hub import hf_hub_download
 
-        with self._client_errors():
+        with self._convert_errors():
             return Path(hf_hub_download(self.repository, path, revision=self.commit))
 
     def json(self, path: str) -> dict[str, Any]:
@@ -100,19 +100,19 @@ class ModelFiles:
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors in a file of safetensors by name; only its header is read or downloaded.
 
-        Raises ParameterError: The file is unavailable, or holds no safetensors.
+        Raises ParameterError: The file is unavailable, or not safetensors.
         """
         from huggingface_hub import errors, try_to_load_from_cache
         from safetensors import SafetensorError, safe_open
 
-        with self._client_errors():
+        with self._convert_errors():
             file = self.folder / path if self.folder else None
             file = file or try_to_load_from_cache(self.repository, path, revision=self.commit)
             try:
                 if not isinstance(file, str | Path):
-                    return _shapes_on_hub(self.repository, path, self.commit)
-                with safe_open(file, "np") as opened:
-                    return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+                    return _read_shapes(self.repository, path, self.commit)
+                with safe_open(file, "np") as tensor_file:
+                    return {name: tuple(tensor_file.get_slice(name).get_shape()) for name in tensor_file.keys()}  # noqa: SIM118
             except (SafetensorError, errors.SafetensorsParsingError) as error:
                 raise ParameterError(
                     f"{self.name}: {path} is no file of safetensors, or is incomplete: {error}. Download it again."
@@ -123,19 +123,19 @@ class ModelFiles:
     ) -> Self:
         """Return the same model with the weights and configurations to load, as patterns of paths.
 
-        Raises ParameterError: It has no such safetensors, or the hub does not send them to this user.
+        Raises ParameterError: It has no such safetensors, or this user may not download them.
         """
         paths = tuple(self.matching(weights))
         if not paths:
             self._check_complete()
-            others = sorted(path for path in self.files if path.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
-            problem = f"{self.name} has {', '.join(others[:3]) or 'none'}"
+            alternatives = sorted(path for path in self.files if path.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
+            problem = f"{self.name} has {', '.join(alternatives[:3]) or 'none'}"
             raise safety.not_safetensors(problem, "Choose a copy of the model that has them.")
         if not self.folder:
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-            # The hub describes a gated model to everyone.
-            with self._client_errors():
+            # The hub describes a gated model even to users without access.
+            with self._convert_errors():
                 get_hf_file_metadata(hf_hub_url(self.repository, paths[0], revision=self.commit))
         return replace(self, weights=paths, loaded=(*self.matching(configurations), *paths))
 
@@ -149,7 +149,7 @@ class ModelFiles:
         return replace(self, weights=(path,), loaded=(path,))
 
     def _check_complete(self) -> None:
-        """Raise ParameterError where only the files that were downloaded before are known."""
+        """Raise ParameterError if only previously downloaded files are known."""
         if self.repository and self.folder:
             problem = "are not on this machine, and the hub does not answer. Run once with a network."
             raise ParameterError(f"The weights of {self.name} {problem}")
@@ -164,41 +164,41 @@ class ModelFiles:
             from huggingface_hub import snapshot_download
 
             patterns = [*map(glob.escape, self.loaded)]
-            with self._client_errors():
+            with self._convert_errors():
                 folder = Path(snapshot_download(self.repository, revision=self.commit, allow_patterns=patterns))
-        # A folder that a user gave was checked when it was looked up; of weights alone, libraries open the file.
+        # A user's folder was checked by look_up; without configurations, libraries only open the weights.
         if self.repository and self.loaded != self.weights:
             safety.check_folder(folder)
         return folder
 
     def name_of(self, path: str) -> str:
-        """Return the name by which a user can give one of the files."""
+        """Return the name by which a user can select one of the files."""
         if not self.repository:
             return str(self.folder / path)
         revision = huggingface.on_hub(self.name)[1]
         return f"{self.repository}/{path}" + (f"@{revision}" if revision else "")
 
     def list_safetensors(self) -> str:
-        """Return the end of an error message: which files of safetensors a user can name."""
+        """Return the end of an error message that lists the safetensors files a user can name."""
         names = [self.name_of(path) for path in sorted(self.files) if path.endswith(".safetensors")]
         return f"Name one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It has none."
 
     @contextmanager
-    def _client_errors(self) -> Iterator[None]:
-        """Turn the errors of the hub's client into a ParameterError that says what to do."""
+    def _convert_errors(self) -> Iterator[None]:
+        """Turn the errors of the hub's client into a ParameterError with advice."""
         try:
             yield
         except BiaslabError:
             raise
         except Exception as error:
-            raise _problem(self.name, self.kind, error) from error
+            raise _client_error(self.name, self.kind, error) from error
 
 
 def look_up(name: str, kind: str, place: str = "") -> ModelFiles:
     """Return the files of a model by name and kind as for :func:`biaslab.hub.registry.resolve`, without weights.
 
-    ``place`` is its folder, file or name on the hub, where that is known already. Where the hub does not answer, the
-    files that were downloaded before are returned.
+    ``place`` is its folder, file or name on the hub, if already known. If the hub does not answer, the previously
+    downloaded files are returned.
 
     Raises ParameterError: There is no such model, or as :func:`biaslab.hub.registry.resolve` and, for a folder,
     :func:`biaslab.hub.safety.check_folder`.
@@ -220,22 +220,22 @@ def _look_up_on_hub(name: str, kind: str, place: str) -> ModelFiles:
 
     repository = huggingface.on_hub(place)[0]
     try:
-        described = huggingface.described(place)
-    # The client has many errors. Without a network, the files that were downloaded before are available.
+        info = huggingface.fetch_info(place)
+    # The client has many error types. Without a network, the previously downloaded files are available.
     except Exception as error:
         commit = huggingface.commit(place)
-        cached = huggingface.cached(repository) / "snapshots" / commit
-        denied = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
-        if not commit or not cached.is_dir() or isinstance(error, denied):
-            raise _problem(name, kind, error) from error
-        return replace(read_folder(cached, name, kind), repository=repository, commit=commit)
-    sizes = {file.rfilename: int(file.size or 0) for file in described.siblings or ()}
-    card = described.card_data.to_dict() if described.card_data else {}
-    return ModelFiles(name, kind, sizes, repository=repository, commit=described.sha, card=card)
+        cache_folder = huggingface.cached(repository) / "snapshots" / commit
+        denials = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
+        if not commit or not cache_folder.is_dir() or isinstance(error, denials):
+            raise _client_error(name, kind, error) from error
+        return replace(read_folder(cache_folder, name, kind), repository=repository, commit=commit)
+    sizes = {file.rfilename: int(file.size or 0) for file in info.siblings or ()}
+    card = info.card_data.to_dict() if info.card_data else {}
+    return ModelFiles(name, kind, sizes, repository=repository, commit=info.sha, card=card)
 
 
 def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> ModelFiles:
-    """Return the files of a folder that is called ``name``, without a check of what it holds."""
+    """Return the files of a folder as a model called ``name``, without checking its content."""
     folder = Path(folder)
     paths = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
     sizes = {relative: path.stat().st_size for path, relative in paths if path.is_file()}
@@ -245,10 +245,10 @@ def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> M
 
 
 def _card(folder: Path) -> dict[str, Any]:
-    """Return the metadata of the model card in a folder; empty where there is none that can be read."""
+    """Return the metadata of the model card in a folder; empty without a readable one."""
     try:
         metadata = yaml.safe_load(reading.text(folder / "README.md").split("---", 2)[1])
-    # Authors write what they like.
+    # Model cards may have any content.
     except (OSError, ValueError, IndexError, RecursionError, yaml.YAMLError):
         return {}
     return metadata if isinstance(metadata, dict) else {}
@@ -256,24 +256,24 @@ def _card(folder: Path) -> dict[str, Any]:
 
 # Files at a commit do not change.
 @cache
-def _shapes_on_hub(repository: str, path: str, commit: str) -> dict[str, tuple[int, ...]]:
+def _read_shapes(repository: str, path: str, commit: str) -> dict[str, tuple[int, ...]]:
     from huggingface_hub import parse_safetensors_file_metadata
 
     metadata = parse_safetensors_file_metadata(repository, path, revision=commit)
     return {name: tuple(tensor.shape) for name, tensor in metadata.tensors.items()}
 
 
-def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
-    """Return the error of a model of the hub that says what to do, given what the hub's client raised."""
+def _client_error(name: str, kind: str, error: BaseException) -> ParameterError:
+    """Return an error with advice for an exception of the hub's client about a model."""
     from huggingface_hub import errors
 
-    # The client wraps the errors of others.
+    # The client wraps errors of other libraries.
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
 
     def has(kind_of_error: type) -> bool:
-        return any(isinstance(one, kind_of_error) for one in chain)
+        return any(isinstance(cause, kind_of_error) for cause in chain)
 
     repository, revision = huggingface.on_hub(name)
     if has(errors.GatedRepoError):
@@ -287,10 +287,10 @@ def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
         )
     if has(errors.RepositoryNotFoundError):
         is_file = huggingface.file_on_hub(name)
-        wanted, no_file = (repository, f"There is no file {name!r} here. ") if is_file else (name, "")
+        model_name, prefix = (repository, f"There is no file {name!r} here. ") if is_file else (name, "")
         return ParameterError(
-            f"{no_file}The hub has no model {wanted!r}, or it is private. {registry.near_help(wanted, kind)}A name on "
-            "the hub consists of owner and name, as in the address of the model's page."
+            f"{prefix}The hub has no model {model_name!r}, or it is private. {registry.near_help(model_name, kind)}A "
+            "name on the hub consists of owner and name, as in the address of the model's page."
         )
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
     return UnreachableHubError(
@@ -299,35 +299,34 @@ def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
     )
 
 
-def check_type(files: ModelFiles, known: Collection[str], what: str, example: str) -> None:
+def check_type(files: ModelFiles, allowed: Collection[str], description: str, example: str) -> None:
     """Raise ParameterError where a model of transformers has no configuration, or is of another type.
 
-    ``known`` are the values of its ``model_type`` that can be used; where they name a class of transformers, a model
-    that was saved as another class was trained for something else. ``what`` it is to be, and an ``example``, are for
-    messages.
+    ``allowed`` are the usable values of ``model_type``; if they map to classes of transformers, a model that was saved
+    as another class was trained for something else. ``description`` and ``example`` are for messages.
     """
-    choose = f"Choose one, such as {example}."
+    advice = f"Choose one, such as {example}."
     if "config.json" not in files.files:
-        raise ParameterError(f"{files.name} holds no config.json, so it is no {what} of transformers. {choose}")
+        raise ParameterError(f"{files.name} holds no config.json, so it is no {description} of transformers. {advice}")
     config = files.json("config.json")
     model_type = str(config.get("model_type", ""))
     classes = [str(name) for name in config.get("architectures") or ()]
-    if model_type in known and isinstance(known, Mapping) and classes and known[model_type] not in classes:
+    if model_type in allowed and isinstance(allowed, Mapping) and classes and allowed[model_type] not in classes:
         model_type = classes[0]
-    if model_type not in known:
-        raise ParameterError(f"{files.name} is a model of the kind {model_type!r}, which is no {what}. {choose}")
+    if model_type not in allowed:
+        raise ParameterError(f"{files.name} is a model of the kind {model_type!r}, which is no {description}. {advice}")
 
 
 def digest(place: str | Path) -> str:
-    """Return a digest of what :func:`biaslab.hub.registry.resolve` returned: other weights have another digest.
+    """Return a digest of a result of :func:`biaslab.hub.registry.resolve`, which differs for different weights.
 
-    Of a folder, configurations, vocabularies and safetensors count, beyond 64 MB with size and time of change; of a
-    name on the hub its repository, commit and file, or the name where the commit is unknown.
+    For a folder, it covers configurations, vocabularies and safetensors, beyond 64 MB by size and modification time.
+    For a name on the hub, it consists of repository, commit and file, or is the name if the commit is unknown.
     """
-    folder, name, whole = Path(place), str(place), hashlib.sha256()
+    folder, name, hasher = Path(place), str(place), hashlib.sha256()
     if folder.is_file():
-        whole.update(_state(folder))
-        return whole.hexdigest()
+        hasher.update(_fingerprint(folder))
+        return hasher.hexdigest()
     if not folder.is_dir():
         path = huggingface.file_on_hub(name)
         commit = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
@@ -336,14 +335,14 @@ def digest(place: str | Path) -> str:
     if (vae := registry.autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{file.name}": file for file in vae.iterdir()}
     for path, file in sorted(files.items()):
-        if file.suffix in _HASHED and path != registry.DOMAIN_FILE and file.is_file():
-            whole.update(path.encode() + b"\0" + _state(file))
-    return whole.hexdigest()
+        if file.suffix in _HASHED_SUFFIXES and path != registry.DOMAIN_FILE and file.is_file():
+            hasher.update(path.encode() + b"\0" + _fingerprint(file))
+    return hasher.hexdigest()
 
 
-def _state(file: Path) -> bytes:
-    """Return what tells a file from others: a digest of its content or, of a large file, its size and time."""
-    state = file.stat()
-    if state.st_size <= _MOST_HASHED:
+def _fingerprint(file: Path) -> bytes:
+    """Return a fingerprint of a file: a digest of its content or, for a large file, its size and modification time."""
+    stat = file.stat()
+    if stat.st_size <= _MAX_HASHED:
         return hashlib.sha256(file.read_bytes()).digest()
-    return f"{state.st_size} {state.st_mtime_ns}".encode()
+    return f"{stat.st_size} {stat.st_mtime_ns}".encode()

@@ -1,7 +1,7 @@
-"""What a model's folder must not hold: weights of other formats than safetensors, and names or links that lead outside.
+"""Safety checks of a model's folder: weights in formats other than safetensors, and names or links that lead outside.
 
-diffusers (from 0.38) and transformers run no code of a model unless they are told to trust it, which is never done
-here; sentence_transformers does so for a folder, so that its modules are checked.
+diffusers (from 0.38) and transformers run no code of a model unless ``trust_remote_code`` is set, which biaslab never
+does; sentence_transformers runs modules of a folder, so its modules are checked.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".pt", ".pth", ".pkl", ".msgpack", ".
 # Entries of configurations that name another model, and files that make an entry refer to the folder itself.
 _NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 TOKENIZERS = tuple(_NAMES["tokenizers"])
-# Signs of a place in an entry that should name an installed part.
-_PLACE = re.compile(r"[/\\:]")
-# Files of a model that are downloaded in addition to weights; they are read as a whole.
+# Characters of a path in an entry that should name an installed part.
+_PATH_SIGN = re.compile(r"[/\\:]")
+# Files of a model that are downloaded in addition to weights; they are read completely into memory.
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 
 
@@ -36,21 +36,21 @@ def check_folder(path: str | Path) -> None:
 
     Folders whose names begin with a dot are skipped, as all loaders do.
 
-    Raises ParameterError: It holds a link that leads out of it, a file that is none or too large, a configuration that
+    Raises ParameterError: It contains a link that leads out of it, an irregular or too large file, a configuration that
     names another model, or modules of a sentence encoder that are foreign or have no safetensors.
     """
     folder = Path(path)
     allowed = linked_folders(folder)
     for parent, folders, names in os.walk(folder):
         for file in (Path(parent, name) for name in (*folders, *names)):
-            if problem := _problem(file, allowed):
+            if problem := _find_problem(file, allowed):
                 raise ParameterError(f"{folder} holds {file.relative_to(folder).as_posix()}, {problem}")
         folders[:] = [name for name in folders if not name.startswith(".")]
 
 
-def _problem(file: Path, allowed: Sequence[Path]) -> str:
+def _find_problem(file: Path, allowed: Sequence[Path]) -> str:
     """Return why a file of a model is refused; links may lead to ``allowed`` folders."""
-    if file.is_symlink() and not any(file.resolve().is_relative_to(place) for place in allowed):
+    if file.is_symlink() and not any(file.resolve().is_relative_to(folder) for folder in allowed):
         return "a link that leads out of the folder. Put a copy of what it leads to in its place."
     if file.is_dir():
         return ""
@@ -66,7 +66,7 @@ def _problem(file: Path, allowed: Sequence[Path]) -> str:
     except (OSError, ValueError, RecursionError):
         return ""
     if file.name == "modules.json":
-        return _problem_of_modules(file.parent, content)
+        return _find_module_problem(file.parent, content)
     shards = content.get("weight_map") if isinstance(content, dict) else None
     if isinstance(shards, dict) and file.name.endswith(".index.json") and ".safetensors" in file.name:
         for shard in map(str, shards.values()):
@@ -75,7 +75,7 @@ def _problem(file: Path, allowed: Sequence[Path]) -> str:
     return names_elsewhere(content, file.name, os.listdir(file.parent))
 
 
-def _problem_of_modules(folder: Path, modules: Any) -> str:
+def _find_module_problem(folder: Path, modules: Any) -> str:
     """Return why the modules of a sentence encoder are refused."""
     for module in modules if isinstance(modules, list) else [modules]:
         entry = module if isinstance(module, dict) else {}
@@ -85,27 +85,27 @@ def _problem_of_modules(folder: Path, modules: Any) -> str:
         if not kind.startswith("sentence_transformers."):
             return f"which names the module {kind!r}, none of sentence_transformers. {NEVER_RUN}"
         names = os.listdir(folder / path) if (folder / path).is_dir() else []
-        others = sorted(name for name in names if name.endswith(OTHER_WEIGHTS))
-        if others and not any(name.endswith(".safetensors") for name in names):
+        other_weights = sorted(name for name in names if name.endswith(OTHER_WEIGHTS))
+        if other_weights and not any(name.endswith(".safetensors") for name in names):
             fix = "Load the model once where you trust it and save it with save_pretrained(folder)."
-            return f"whose module {kind} has only {', '.join(others)}; {_ONLY_SAFETENSORS} {fix}"
+            return f"whose module {kind} has only {', '.join(other_weights)}; {_ONLY_SAFETENSORS} {fix}"
     return ""
 
 
 def names_elsewhere(configuration: Any, name: str, files: Collection[str]) -> str:
     """Return why the configuration in file ``name`` is refused: it names a model that would be loaded unchecked.
 
-    ``files`` are those in the same folder: an entry that they replace is harmless.
+    ``files`` are the files in the same folder: an entry that they replace is harmless.
     """
     for key, value in _entries(configuration):
-        other = _NAMES["elsewhere"].get(key, {"file": "", "own": (), "fix": "Name a part that its library has."})
-        elsewhere = fnmatch(name, other["file"]) and value and set(other["own"]).isdisjoint(files)
-        installed = key in _NAMES["installed"] and name.endswith("config.json")
+        rule = _NAMES["elsewhere"].get(key, {"file": "", "own": (), "fix": "Name a part that its library has."})
+        is_elsewhere = fnmatch(name, rule["file"]) and value and set(rule["own"]).isdisjoint(files)
+        is_part = key in _NAMES["installed"] and name.endswith("config.json")
         texts = [value, *(text for _, text in _entries(value))]
-        if elsewhere or (installed and any(isinstance(text, str) and _PLACE.search(text) for text in texts)):
+        if is_elsewhere or (is_part and any(isinstance(text, str) and _PATH_SIGN.search(text) for text in texts)):
             return (
                 f"which names {json.dumps(value):.100} ({key}), another model that would be fetched or opened with it; "
-                f"a model's folder names nothing outside of it. {other['fix']}"
+                f"a model's folder names nothing outside of it. {rule['fix']}"
             )
     return ""
 

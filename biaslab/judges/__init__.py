@@ -1,1 +1,1 @@
-"""Judge images: faces, perceived gender, skin tone, answers, objects and likeness, every image with an outcome."""
+"""Judges of images: faces, perceived gender, skin tone, answers, objects and similarity, with a status per image."""

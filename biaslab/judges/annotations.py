@@ -23,8 +23,8 @@ class AnnotationJudge(FileJudge):
         """Return a digest of the file, or of all files of the folder; the name where they are missing."""
         if not self.path.is_dir():
             return super().digest()
-        each = [(file.name, reading.file_digest(file)) for file in cells.files(self.path)]
-        return hashlib.sha256(json.dumps(each).encode()).hexdigest()
+        digests = [(file.name, reading.file_digest(file)) for file in cells.files(self.path)]
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
     def answers(self, people: People) -> list[Answer]:
         """Return the status and gender of each person; annotations of other people are left out.
@@ -33,12 +33,12 @@ class AnnotationJudge(FileJudge):
         """
         rows = annotated.judgements(people.table, self.path)
         columns = (rows[name] for name in ("gender", "status", "reason"))
-        each = zip(*columns, strict=True)
-        return [Answer(gender=gender, status=status, reason=reason) for gender, status, reason in each]
+        labels = zip(*columns, strict=True)
+        return [Answer(gender=gender, status=status, reason=reason) for gender, status, reason in labels]
 
 
 class AnnotationTones(AnnotationJudge):
-    """The skin tone that most annotators of a person name, by the question ``skin tone``."""
+    """The skin tone that most annotators chose for a person, by the question ``skin tone``."""
 
     task = "tones"
 

@@ -1,4 +1,4 @@
-"""Questions about images, and about people in them, to judges that answer in words: ``vqa:NAME``, ``endpoint:NAME``."""
+"""Ask judges that answer in words (``vqa:NAME``, ``endpoint:NAME``) about images and the people in them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def ask_about(
     progress: bool = True,
     unit="questions",
 ) -> pd.DataFrame:
-    """Ask a judge about images; questions that were asked before are read from ``cache``.
+    """Ask a judge about images; earlier answers are read from ``cache``.
 
     Args:
         images: The images.
-        units: One row per question: image_id, question, and where given answers (a list as JSON; free text without),
-            x0, y0, x1, y1 (a face in pixels, around which the image is cut out), first and last (the columns to cut
+        units: One row per question: image_id, question, and optionally answers (a list as JSON; free text without),
+            x0, y0, x1, y1 (a face in pixels, around which the image is cropped), first and last (the columns to crop
             from).
         judge: A judge with ``ask``.
-        unit: What progress counts.
+        unit: The unit of the progress bar.
 
     Returns one row per row of ``units``, in its order: image_id, status (empty where answered, else ``unreadable``,
     ``blocked``, ``black``, ``duplicate`` or ``unanswered``), reason, answer (on one line), image_width and image_height
@@ -50,36 +50,36 @@ def ask_about(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows: dict[int, dict] = {}
-        for ids, read in read_ahead(images, list(dict.fromkeys(shard["image_id"])), judge):
-            pixels = dict(zip(ids, read, strict=True))
-            here = shard[shard["image_id"].isin(ids)]
-            begin_batch(len(here))
-            rows |= {k: {**open_image(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
-            readable = here[[not rows[k]["status"] for k in here.index]]
-            shown = [
+        for ids, pixel_arrays in read_ahead(images, list(dict.fromkeys(shard["image_id"])), judge):
+            pixels = dict(zip(ids, pixel_arrays, strict=True))
+            batch_units = shard[shard["image_id"].isin(ids)]
+            begin_batch(len(batch_units))
+            rows |= {k: {**open_image(i, pixels[i]), "answer": ""} for k, i in batch_units["image_id"].items()}
+            readable = batch_units[[not rows[k]["status"] for k in batch_units.index]]
+            views = [
                 pixels[row["image_id"]] if np.isnan(row["x0"]) else wider(cut_out(pixels[row["image_id"]], row))
                 for row in readable.to_dict("records")
             ]
             forms = [json.loads(text or "[]") for text in readable["answers"]]
-            replies = judge.ask(shown, list(readable["question"]), forms, image_domain) if shown else ()
+            replies = judge.ask(views, list(readable["question"]), forms, image_domain) if views else ()
             for k, reply in zip(readable.index, replies, strict=True):
                 rows[k].update(reply._asdict())
         return frame((rows[k] for k in shard.index), ANSWERED)
 
-    whole = units.reset_index(drop=True).reindex(columns=list(_UNITS))
-    whole = whole.astype({"answers": object} | dict.fromkeys((*BOX, *_PART), float))
-    whole["answers"] = whole["answers"].fillna("")
+    all_units = units.reset_index(drop=True).reindex(columns=list(_UNITS))
+    all_units = all_units.astype({"answers": object} | dict.fromkeys((*BOX, *_PART), float))
+    all_units["answers"] = all_units["answers"].fillna("")
     stage = cache.stage("answers", {"images": images.digest} | judge.inputs, work)
     bar = {"label": f"asking {judge.name} about {images.name}", "unit": unit, "progress": progress}
     gpu = not judge.is_charged and judge.options.device != "cpu"
-    return frame(stage.compute(whole, shard_rows=_SHARD_ROWS, gpu=gpu, **bar), ANSWERED)
+    return frame(stage.compute(all_units, shard_rows=_SHARD_ROWS, gpu=gpu, **bar), ANSWERED)
 
 
 def question_units(people: pd.DataFrame, question: str, answers: Sequence[str], judge: Judge) -> pd.DataFrame:
-    """Return a question about each person as :func:`ask_about` takes it; the index is that of ``people``.
+    """Return a question about each person, as units for :func:`ask_about`; the index is that of ``people``.
 
-    ``people`` has one row per person: image_id, and where given position, image_width and x0, y0, x1, y1. A judge that
-    needs faces is asked only about people with one. ``unclear`` and ``nobody`` are added to ``answers``.
+    ``people`` has one row per person: image_id, and optionally position, image_width and x0, y0, x1, y1. For a judge
+    that needs faces, people without one are omitted. ``unclear`` and ``nobody`` are added to ``answers``.
     """
     positions = people.get("position", pd.Series(1, people.index)).astype(int)
     counts = positions.groupby(people["image_id"].astype(str)).transform("max")
@@ -87,7 +87,9 @@ def question_units(people: pd.DataFrame, question: str, answers: Sequence[str], 
     units = pd.DataFrame({"image_id": people["image_id"].astype(str).astype(object), "answers": form})
     if not judge.needs_faces:
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
-        questions = [f"About the person{at} in the picture: {question}" if at else question for at in places]
+        questions = [
+            f"About the person{phrase} in the picture: {question}" if phrase else question for phrase in places
+        ]
         return units.assign(question=questions)
     people = people.assign(image_id=units["image_id"], position=positions)
     located = add_parts(people)[[*BOX, *_PART]].astype(float)

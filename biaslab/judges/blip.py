@@ -1,4 +1,4 @@
-"""BLIP and BLIP-2 by name: models that answer questions about images, or say in a sentence what they show.
+"""BLIP and BLIP-2 by name: models that answer questions about images, or describe them in a sentence.
 
 The paired paper finds that such a judge of gender agrees with annotators on images of one person and hardly at all on
 images of two (Table 9).
@@ -24,18 +24,18 @@ from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
 from biaslab.judges.questions import line, question, read_answer
 
 _SMALL = 20_000_000  # parameters
-# What models of a kind are for.
+# The purpose of each kind of model.
 _FOR = {"vqa": "questions", "captioner": "captions", "retriever": "retrieval"}
 
 
 def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     """Return the model ``name``, a hub name or folder.
 
-    ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence; or
-    ``retriever``, which BLIP-2 alone can be. Raises ParameterError where it is unknown, neither BLIP of this kind nor
-    BLIP-2, or has no safetensors.
+    ``kind`` is ``vqa``, ``captioner`` or ``retriever``. As a captioner, BLIP takes no question, and BLIP-2 continues
+    the question as a sentence; only BLIP-2 can be a retriever. Raises ParameterError if the model is unknown, neither
+    BLIP of this kind nor BLIP-2, or has no safetensors.
     """
-    where, type_ = model_loading.of_transformers(name, kind, "a BLIP or BLIP-2 model")
+    where, type_ = model_loading.fetch_transformers(name, kind, "a BLIP or BLIP-2 model")
     check_config(model_files.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 
@@ -43,140 +43,140 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
 def check_config(files: ModelFiles) -> None:
     """Refuse a model that is neither BLIP of its ``kind`` nor BLIP-2, by its configuration (ParameterError)."""
     kind = files.kind
-    known = {type_: made.of_class for type_, made in _KINDS[kind].items()}
-    model_files.check_type(files, known, f"BLIP or BLIP-2 for {_FOR[kind]}", hub.HUB[kind][0])
+    classes = {type_: model_class.class_name for type_, model_class in _KINDS[kind].items()}
+    model_files.check_type(files, classes, f"BLIP or BLIP-2 for {_FOR[kind]}", hub.HUB[kind][0])
 
 
-class Model(model_loading.Ready):
-    """What all share: images are seen once, then asked about in batches of questions of one length, as BLIP's decoder
-    would look at padding.
+class Model(model_loading.TransformersModel):
+    """The base class: images are encoded once, and questions go in batches of one length, because BLIP's decoder would
+    attend to padding.
     """
 
-    of_class: str
+    class_name: str
     """Its class in transformers."""
     _prompt = "{}"
-    _longest = 20  # tokens of an answer
-    # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
-    _whole = False
+    _max_tokens = 20  # tokens of an answer
+    # A BLIP for questions that is loaded as one for captions loses some weights without an error.
+    _use_all = False
     # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
     _gpu_dtype = "bfloat16"
 
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
-        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **options)
+        options = {"use_all": self._use_all, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
+        super().__init__(self.class_name, name, where, f"a {self.class_name} model", device, **options)
         on_cpu = self.device.type == "cpu"
         self.model = self.model.to(torch.float32 if on_cpu else getattr(torch, self._gpu_dtype))
         # On a CPU large batches help small models only.
         small = self.model.num_parameters() < _SMALL
         self._batches = model_loading.Batches(self.device, 8 if on_cpu and not small else 64)
 
-    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question; ``of`` is the index of its image. InputError where a number is not
-        finite.
+    def ask(self, images: Sequence[np.ndarray], image_indices: Sequence[int], questions: Sequence[str]) -> list[str]:
+        """Return the answer to each question; ``image_indices`` are the indices of their images. Raises InputError if
+        a number is not finite.
         """
-        seen = self._batches.run(images, self._look)
+        image_features = self._batches.run(images, self._encode_images)
         tokens = [self.processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
         # Each row is the image's index and the question's tokens; rows of one length go together.
-        rows = [np.array([k, *t]) for k, t in zip(of, tokens, strict=True)]
-        return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
+        rows = [np.array([k, *question_tokens]) for k, question_tokens in zip(image_indices, tokens, strict=True)]
+        return self._batches.run(rows, lambda batch: self._answer_batch(image_features, np.stack(batch)))
 
-    def _look(self, images: Sequence[np.ndarray]):
-        given = {"return_tensors": "pt", "input_data_format": "channels_last"}
-        pixels = self.processor.image_processor(model_loading.writable(images), **given)["pixel_values"]
-        return self.checked(self._see(pixels.to(self.device, self.model.dtype)))
+    def _encode_images(self, images: Sequence[np.ndarray]):
+        options = {"return_tensors": "pt", "input_data_format": "channels_last"}
+        pixels = self.processor.image_processor(model_loading.writable(images), **options)["pixel_values"]
+        return self.checked(self._encode_pixels(pixels.to(self.device, self.model.dtype)))
 
-    def _some(self, seen: list, rows: np.ndarray) -> list[str]:
+    def _answer_batch(self, image_features: list, rows: np.ndarray) -> list[str]:
         import torch
 
         tokens = torch.from_numpy(rows[:, 1:]).to(self.device)
-        said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
-        return self.processor.tokenizer.batch_decode(said, skip_special_tokens=True)
+        replies = self._answer(torch.stack([image_features[k] for k in rows[:, 0]]), tokens)
+        return self.processor.tokenizer.batch_decode(replies, skip_special_tokens=True)
 
 
 class _Blip(Model):
-    def _see(self, pixels):
+    def _encode_pixels(self, pixels):
         return self.model.vision_model(pixel_values=pixels).last_hidden_state
 
-    def _written(self, seen, n: int, **more):
-        """Return the tokens of ``n`` texts by the decoder that looks at ``seen``, no longer than it has places for."""
+    def _generate(self, features, n: int, **options):
+        """Return the tokens of ``n`` texts that attend to ``features``, at most as long as the decoder's positions."""
         import torch
 
         text = self.model.config.text_config
         return self.model.text_decoder.generate(
-            input_ids=torch.full((n, 1), text.bos_token_id, device=seen.device),
-            encoder_hidden_states=seen,
+            input_ids=torch.full((n, 1), text.bos_token_id, device=features.device),
+            encoder_hidden_states=features,
             eos_token_id=text.sep_token_id,
             pad_token_id=text.pad_token_id,
-            **self.greedy(min(self._longest, text.max_position_embeddings - 1)),
-            **more,
+            **self.greedy(min(self._max_tokens, text.max_position_embeddings - 1)),
+            **options,
         )[:, 1:]
 
 
 class _Questions(_Blip):
-    of_class = "BlipForQuestionAnswering"
+    class_name = "BlipForQuestionAnswering"
 
-    def _answer(self, seen, tokens):
+    def _answer(self, image_features, tokens):
         import torch
 
-        whole = torch.ones_like(tokens)
-        asked = self.model.text_encoder(
+        mask = torch.ones_like(tokens)
+        question_features = self.model.text_encoder(
             input_ids=tokens,
-            attention_mask=whole,
-            encoder_hidden_states=seen,
-            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+            attention_mask=mask,
+            encoder_hidden_states=image_features,
+            encoder_attention_mask=torch.ones(image_features.shape[:2], dtype=torch.long, device=image_features.device),
         ).last_hidden_state
-        return self._written(asked, len(tokens), encoder_attention_mask=whole)
+        return self._generate(question_features, len(tokens), encoder_attention_mask=mask)
 
 
 class _Captions(_Blip):
-    of_class = "BlipForConditionalGeneration"
-    _longest = 40
-    _whole = True
+    class_name = "BlipForConditionalGeneration"
+    _max_tokens = 40
+    _use_all = True
 
-    def _answer(self, seen, tokens):
-        # It says what it sees: there is no question.
-        return self._written(seen, len(tokens))
+    def _answer(self, image_features, tokens):
+        # A caption needs no question.
+        return self._generate(image_features, len(tokens))
 
 
 class _Blip2(Model):
-    of_class = "Blip2ForConditionalGeneration"
+    class_name = "Blip2ForConditionalGeneration"
     _prompt = "Question: {} Answer:"
 
-    def _see(self, pixels):
+    def _encode_pixels(self, pixels):
         model = self.model
-        seen = model.vision_model(pixel_values=pixels).last_hidden_state
-        queries = model.query_tokens.expand(len(seen), -1, -1).to(seen.dtype)
-        looked = model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
-        return model.language_projection(looked)
+        patches = model.vision_model(pixel_values=pixels).last_hidden_state
+        queries = model.query_tokens.expand(len(patches), -1, -1).to(patches.dtype)
+        states = model.qformer(query_embeds=queries, encoder_hidden_states=patches).last_hidden_state
+        return model.language_projection(states)
 
-    def _answer(self, seen, tokens):
+    def _answer(self, image_features, tokens):
         import torch
 
         language = self.model.language_model
-        # What was seen stands before the question, as the model was trained.
+        # The image features precede the question, as in training.
         words = language.get_input_embeddings()(tokens)
-        given = torch.cat([seen.to(words.dtype), words], dim=1)
-        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
+        embeddings = torch.cat([image_features.to(words.dtype), words], dim=1)
+        mask = torch.ones(embeddings.shape[:2], dtype=torch.long, device=embeddings.device)
         pad = self.processor.tokenizer.pad_token_id
         return language.generate(
-            inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **self.greedy(self._longest)
+            inputs_embeds=embeddings, attention_mask=mask, pad_token_id=pad, **self.greedy(self._max_tokens)
         )
 
 
 class _Blip2Captions(_Blip2):
-    _prompt, _longest = "{}", 40
+    _prompt, _max_tokens = "{}", 40
 
 
 class _Retrieval(Model):
-    """BLIP-2 by its contrastive embeddings: one vector of each of an image's queries, and one of a text."""
+    """BLIP-2 by its contrastive embeddings: one vector for each of an image's queries, and one per text."""
 
-    of_class = "Blip2ForImageTextRetrieval"
+    class_name = "Blip2ForImageTextRetrieval"
     # Images are ranked by small differences of cosines, which bfloat16 rounds to ties.
     _gpu_dtype = "float32"
 
-    def _see(self, pixels):
+    def _encode_pixels(self, pixels):
         model = self.model
         patches = model.vision_model(pixel_values=pixels).last_hidden_state
         queries = model.query_tokens.expand(len(patches), -1, -1)
@@ -189,15 +189,15 @@ class _Retrieval(Model):
 
         Raises InputError where a number is not finite.
         """
-        return np.stack([vectors.flatten().cpu().numpy() for vectors in self._batches.run(images, self._look)])
+        return np.stack([vectors.flatten().cpu().numpy() for vectors in self._batches.run(images, self._encode_images)])
 
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return embeddings of length 1, ``float32 (texts, dimensions)``; InputError where a number is not finite."""
-        tokenizer, longest = self.processor.tokenizer, self.model.config.qformer_config.max_position_embeddings
-        tokens = [np.array(tokenizer(text, truncation=True, max_length=longest)["input_ids"]) for text in texts]
-        return np.stack(self._batches.run(tokens, self._read))
+        tokenizer, max_tokens = self.processor.tokenizer, self.model.config.qformer_config.max_position_embeddings
+        tokens = [np.array(tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"]) for text in texts]
+        return np.stack(self._batches.run(tokens, self._encode_text))
 
-    def _read(self, tokens: Sequence[np.ndarray]) -> np.ndarray:
+    def _encode_text(self, tokens: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
         ids = torch.from_numpy(np.stack(tokens)).to(self.device)
@@ -207,7 +207,7 @@ class _Retrieval(Model):
         return self.checked(vectors / vectors.norm(dim=-1, keepdim=True)).cpu().numpy()
 
 
-# Kind and model_type of a checkpoint -> what asks it.
+# Kind and model_type of a checkpoint -> the class that runs it.
 _KINDS = {
     "vqa": {"blip": _Questions, "blip-2": _Blip2},
     "captioner": {"blip": _Captions, "blip-2": _Blip2Captions},
@@ -238,8 +238,8 @@ class VqaJudge(HubJudge):
         ``answers`` and ``image_domain`` have no effect. Raises InputError where a number is not finite.
         """
         distinct = {id(image): image for image in images}
-        places = {name: k for k, name in enumerate(distinct)}
-        texts = self.model.ask(list(distinct.values()), [places[id(image)] for image in images], list(questions))
+        indices = {name: k for k, name in enumerate(distinct)}
+        texts = self.model.ask(list(distinct.values()), [indices[id(image)] for image in images], list(questions))
         return [Reply(line(text)) for text in texts]
 
     def answers(self, people: People) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""Default judges of photographs: for each role the first that works here, those with a measured error first."""
+"""Default judges of photographs: the first available one for each role, preferring those with a measured error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from biaslab.judges.pinned import DLIB, YUNET, install_command
 from biaslab.judges.registry import parse
 
 CLIP = "ViT-L-14:openai"
-"""The open_clip model that compares images and texts where it can be had, and classifies gender where `dlib` cannot."""
+"""The open_clip model that compares images and texts if it is available, and classifies gender if `dlib` is not."""
 _CANDIDATES = {"judging.faces": (YUNET,), "judging.gender": (DLIB, CLIP)}
 SETTINGS = tuple(_CANDIDATES)
 """The settings that have defaults."""
@@ -25,9 +25,9 @@ class Default(NamedTuple):
 
 
 def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
-    """Return by setting the first judge of photographs whose package is installed, or whose model the hub has.
+    """Return the first judge of photographs for each setting whose package is installed, or whose model is on the hub.
 
-    Where none can be had, the first: its error names the one command that installs it.
+    If none is available, it is the first candidate, whose error names the one command that installs it.
     """
     defaults = {}
     for setting in settings:
@@ -43,7 +43,7 @@ def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
 
 
 def find_problem(name: str, setting: str = "judging.gender") -> str:
-    """Return why a judge of a setting cannot be had, found without its weights; empty where it can."""
+    """Return why a judge of a setting is unavailable, without reading its weights; empty if it is available."""
     try:
         parse(name, setting).files()
     except (BiaslabError, ImportError) as error:
@@ -52,7 +52,7 @@ def find_problem(name: str, setting: str = "judging.gender") -> str:
 
 
 def offline_advice() -> str:
-    """Return which judges of photographs work without the hub, and the one command that installs what they lack."""
+    """Return the judges of photographs that work without the hub, and one command that installs missing packages."""
     missing = find_problem(YUNET, "judging.faces") or find_problem(DLIB)
     command = f" after `{install_command(DLIB)}`" if missing else ""
     return f"For photographs, judging.gender={DLIB} judging.faces={YUNET} work without the hub{command}."

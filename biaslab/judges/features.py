@@ -1,11 +1,11 @@
-"""Features of images by networks that judge nothing: any of timm, or what a model of transformers sees images with.
+"""Image features by networks: any of timm, or the image encoder of a detector or segmenter of transformers.
 
-Of timm's networks a vector is what the network returns (scores of a ResNet, the class token of a DINO), of a detector's
-backbone or a segmenter's encoder the mean over all places. Source: triplets paper, section 4.1.3.
+A vector is the output of a timm network (scores of a ResNet, the class token of a DINO), or the mean over all places
+of a detector's backbone or a segmenter's encoder. Source: triplets paper, section 4.1.3.
 
-For FID and KID (dalleval paper, section 4.3; Heusel et al. 2017) they are those of Inception-v3. The weights are those
-of FID's authors as ``torch-fidelity`` has converted them, a file that ends in ``inception-2015-12-05-6726825d.pth``;
-the network and its resizing are ``torchmetrics``'.
+FID and KID (dalleval paper, section 4.3; Heusel et al. 2017) use features of Inception-v3. The weights are those of
+FID's authors as converted by ``torch-fidelity``, a file that ends in ``inception-2015-12-05-6726825d.pth``; the network
+and its resizing are from ``torchmetrics``.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ from biaslab.judges.judge import FileJudge, HubJudge
 from biaslab.judges.model_loading import Pixels
 
 CROP = 0.875
-"""Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
+"""Fraction of the shorter side that the crop keeps, 224 of 256: how ResNet and DINO were evaluated by their authors."""
 
 
 def find_network(name: str) -> str:
     """Return where a network is: its folder, or its name on the hub.
 
-    ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder or hub name as timm saves it,
-    or of a detector or segmenter of transformers; or one that an installed package brings.
+    ``name`` is a name with weights in timm's list (``vit_small_patch16_224.dino``); a folder or hub name in timm's
+    format, or of a detector or segmenter of transformers; or one that an installed package provides.
 
-    Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
-    the package that brings it has lost its weights.
+    Raises ParameterError where it is unknown, or contains code or weights other than safetensors, MissingInputError
+    where the weights of the package that provides it are missing.
     """
     if hub.find_plugin(name, "features"):
         return hub.resolve(name, "features")
-    # What has no separator may be one of timm's, unless a folder is named like it.
+    # A name without a separator may be one of timm's, unless a folder has this name.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
         import timm
 
         if timm.is_model(name):
-            # An architecture that timm knows, with weights that it may not know.
-            listed = timm.list_pretrained(f"{name.partition('.')[0]}.*")
-            if "." in name and name not in listed:
-                raise ParameterError(f"timm lists no weights {name!r}. {name_help(name, listed)}")
-            known = timm.get_pretrained_cfg(name, allow_unregistered=False)
-            if known is not None and known.hf_hub_id:
-                return known.hf_hub_id
+            # timm has the architecture, but may lack the weights.
+            names = timm.list_pretrained(f"{name.partition('.')[0]}.*")
+            if "." in name and name not in names:
+                raise ParameterError(f"timm lists no weights {name!r}. {name_help(name, names)}")
+            config = timm.get_pretrained_cfg(name, allow_unregistered=False)
+            if config is not None and config.hf_hub_id:
+                return config.hf_hub_id
     return hub.resolve(name, "features")
 
 
 class FeaturesJudge(HubJudge):
-    """A network of timm, or of a detector or segmenter of transformers, as an embedding of images.
+    """A network of timm, or of a detector or segmenter of transformers, that embeds images.
 
     With ``places`` it embeds each place of an image separately.
     """
@@ -72,7 +72,7 @@ class FeaturesJudge(HubJudge):
     kind, task, needs_faces, places = "features", "embed", False, False
 
     def files(self) -> list[ModelFiles]:
-        """Return its files; ParameterError where it holds no configuration, else as :func:`find_network`."""
+        """Return its files; ParameterError where the configuration is missing, else as :func:`find_network`."""
         files = model_files.look_up(self.name, self.kind, find_network(self.name))
         if "config.json" not in files.files and not hub.find_plugin(self.name, self.kind):
             raise ParameterError(
@@ -85,12 +85,12 @@ class FeaturesJudge(HubJudge):
         """Return a digest of the weights, or the commit on the hub; raises as :func:`find_network`."""
         return model_files.digest(find_network(self.name))
 
-    def load(self) -> _OfTimm | _Encoder:
+    def load(self) -> _TimmNetwork | _TransformersEncoder:
         """Return the network and its preprocessing; errors as of :func:`find_network`."""
         with loading(self.name, "a network of timm or transformers"), hub.quiet():
             (files,) = self.files()
             folder, config = files.fetch(), files.json("config.json")
-            kind = _OfTimm if "architecture" in config else _Encoder
+            kind = _TimmNetwork if "architecture" in config else _TransformersEncoder
             network = kind(self.name, folder, config)
         network.model.eval().to(model_loading.device(self.options.device))
         return network
@@ -103,28 +103,30 @@ class FeaturesJudge(HubJudge):
         if not len(images):
             raise InputError("There is no image to take features of.")
         network, device = self.model, model_loading.device(self.options.device)
-        see = network.places if self.places else network.vectors
-        # What the network is fed may be larger than the images are.
+        encode = network.places if self.places else network.vectors
+        # The network's input may be larger than the images.
         batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
-        image_features = batches.run(images, lambda some: see(network.pixels(some, device)).float().cpu().numpy())
+        image_features = batches.run(images, lambda batch: encode(network.pixels(batch, device)).float().cpu().numpy())
         return finite.checked(np.stack(image_features), self.name, next(network.model.parameters()).dtype)
 
 
-class _OfTimm:
+class _TimmNetwork:
     """A network that timm has saved."""
 
     def __init__(self, name: str, folder: Path, _: dict) -> None:
         import timm
         from safetensors.torch import load_file
 
-        # Left to itself timm would read a pickle, too, or what the configuration names.
+        # By itself, timm would also read a pickle, or a file that the configuration names.
         self.model = timm.create_model(f"local-dir:{folder}")
         self.model.load_state_dict(load_file(folder / "model.safetensors"))
-        known = timm.data.resolve_data_config(model=self.model)
-        size = tuple(known["input_size"][1:])
+        data_config = timm.data.resolve_data_config(model=self.model)
+        size = tuple(data_config["input_size"][1:])
         model_loading.check_sizes(name, "a side of images", size)
         shorter = round(min(size) / CROP)
-        self._pixels = Pixels(size, known["mean"], known["std"], known["interpolation"], shorter=shorter)
+        self._pixels = Pixels(
+            size, data_config["mean"], data_config["std"], data_config["interpolation"], shorter=shorter
+        )
 
     def pixels(self, images: Sequence[np.ndarray], device):
         return self._pixels(images, device, next(self.model.parameters()).dtype)
@@ -133,11 +135,11 @@ class _OfTimm:
         return self.model(pixels)
 
     def places(self, pixels):
-        return _in_rows(self.model.forward_features(pixels))
+        return _flatten_places(self.model.forward_features(pixels))
 
 
-class _Encoder:
-    """What a model of transformers sees images with: a detector's backbone, a segmenter's encoder."""
+class _TransformersEncoder:
+    """The image encoder of a model of transformers: a detector's backbone, a segmenter's encoder."""
 
     def __init__(self, name: str, folder: Path, config: dict) -> None:
         import transformers
@@ -149,7 +151,7 @@ class _Encoder:
                 "detector or segmenter of its own classes."
             )
         base = model_loading.pretrained(kind, folder)[0].base_model
-        # A detector keeps its backbone one level down, next to what makes boxes of it; of some releases, two.
+        # A detector's backbone is one level down, next to the box head; in some releases, two levels.
         inner = base if hasattr(base, "backbone") else getattr(base, "model", base)
         backbone = getattr(inner, "backbone", base)
         self.model = getattr(backbone, "model", backbone)
@@ -157,33 +159,33 @@ class _Encoder:
         model_loading.check_processor(name, self._processor)
 
     def pixels(self, images: Sequence[np.ndarray], device):
-        given = self._processor(images=model_loading.writable(images), return_tensors="pt")
-        return given["pixel_values"].to(device)
+        inputs = self._processor(images=model_loading.writable(images), return_tensors="pt")
+        return inputs["pixel_values"].to(device)
 
     def vectors(self, pixels):
         return self.places(pixels).mean(dim=1)
 
     def places(self, pixels):
-        found = self.model(pixels)
-        return _in_rows(found.feature_maps[-1] if "feature_maps" in found else found.last_hidden_state)
+        outputs = self.model(pixels)
+        return _flatten_places(outputs.feature_maps[-1] if "feature_maps" in outputs else outputs.last_hidden_state)
 
 
-def _in_rows(found):
+def _flatten_places(features):
     """Return a map of features ``(images, features, height, width)`` as ``(images, places, features)``."""
-    return found.flatten(2).transpose(1, 2) if found.ndim == 4 else found
+    return features.flatten(2).transpose(1, 2) if features.ndim == 4 else features
 
 
 # -- Inception-v3, with weights from a file --------------------------------------------------------------------
 
-_KNOWN = "6726825d"
+_EXPECTED_DIGEST = "6726825d"
 _log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
 
 
 def check_weights(path: str | Path, data: bytes | None = None) -> str:
-    """Return the SHA-256 digest of a file of weights, or of its content where that is read already.
+    """Return the SHA-256 digest of a file of weights, or of its content ``data`` if given.
 
-    Raises ParameterError where there is no such file, or its name says another digest, as of one not copied to its end.
+    Raises ParameterError where the file is missing, or its name contains another digest, as after an incomplete copy.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -192,21 +194,23 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception_file empty."
         )
     digest = reading.file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
-    if not digest.startswith(_KNOWN):
+    if not digest.startswith(_EXPECTED_DIGEST):
         _log.warning(
-            "%s is not the file that FID is computed with (SHA-256 %s…): values are not comparable.", path, _KNOWN
+            "%s is not the file that FID is computed with (SHA-256 %s…): values are not comparable.",
+            path,
+            _EXPECTED_DIGEST,
         )
-    named = _DIGEST.search(path.name)
-    if named and not digest.startswith(named[1]):
+    match = _DIGEST.search(path.name)
+    if match and not digest.startswith(match[1]):
         raise ParameterError(
-            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {named[1]}: it is another "
+            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {match[1]}: it is another "
             "file, or incomplete. Download it again."
         )
     return digest
 
 
 class InceptionJudge(FileJudge):
-    """Inception-v3 by the file of its weights, as an embedding of images."""
+    """Inception-v3, named by the file of its weights, that embeds images."""
 
     domain, task, needs_faces = hub.ANY, "embed", False
 
@@ -220,20 +224,20 @@ class InceptionJudge(FileJudge):
         return check_weights(self.path)
 
     def load(self) -> Any:
-        """Return the network; ParameterError where the file is not of it or holds more than tensors, which could be
-        run, else as :func:`check_weights`.
+        """Return the network; ParameterError where the file has other weights or contains more than tensors (it could
+        execute code), else as :func:`check_weights`.
         """
         import torch
 
-        # Read once: what is examined is what is used, whatever becomes of the file meanwhile.
+        # The file is read once, so that a later change cannot evade the check.
         data = reading.content(self.path) if self.path.is_file() else b""
         check_weights(self.path, data)
-        # The library unpickles the file as it is; weights_only=True reads tensors and executes no code.
+        # The library unpickles the file unchecked; weights_only=True reads tensors and executes no code.
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tensors = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        # What is no file of weights raises nearly anything; torch's own words advise to read it without the check.
+        # Other files raise nearly any exception; torch's own message advises to read them without the check.
         except Exception as error:
             raise ParameterError(
                 f"{self.path} cannot be read as tensors alone ({type(error).__name__}): it is no file of weights, or "
@@ -242,22 +246,22 @@ class InceptionJudge(FileJudge):
         from torchmetrics.image.fid import FrechetInceptionDistance
 
         # The library loads a file, so the tensors are written to a temporary one.
-        with loading(self.name, "Inception-v3's weights"), tempfile.TemporaryDirectory() as own:
-            copy = Path(own, "weights.pth")
+        with loading(self.name, "Inception-v3's weights"), tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, "weights.pth")
             torch.save(tensors, copy)
-            made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(copy))
-        return made.inception.eval().to(model_loading.device(self.options.device))
+            metric = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(copy))
+        return metric.inception.eval().to(model_loading.device(self.options.device))
 
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the pooled features of images, ``float32 (images, 2048)``; InputError where there is none, or a number
-        is not finite.
+        """Return the pooled features of images, ``float32 (images, 2048)``; InputError without images, or where a
+        number is not finite.
         """
         import torch
 
         if not len(images):
             raise InputError("There is no image to take features of.")
         device = model_loading.device(self.options.device)
-        # A GPU is fed more at once; each image is enlarged to 299 pixels a side.
+        # A GPU takes larger batches; each image is enlarged to 299 pixels per side.
         batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
 
         def features(same_size: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The interface of judges: a model, a service or people that label images, named by a setting.
 
-:func:`biaslab.judges.registry.parse` turns a name into one of the classes. CONTRIBUTING says how to add one.
+:func:`biaslab.judges.registry.parse` turns a name into one of the classes. CONTRIBUTING explains how to add one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reply(NamedTuple):
 
 
 class People(NamedTuple):
-    """People about whom a judge is asked, in the order of their answers."""
+    """People that a judge labels, in the order of its answers."""
 
     table: pd.DataFrame  # One row per person: image_id, position (1 is the leftmost), phrase.
     persons: Sequence[Person] = ()  # The same people in their images; empty for judges without ``needs_images``.
@@ -73,14 +73,14 @@ class JudgeOptions:
     vocabulary_file: str = ""
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # Of PaintSkills' objects, with other names.
     device: str = "auto"
-    cache: Path = Path("outputs/.cache")  # The folder in which replies of paid services are found again.
+    cache: Path = Path("outputs/.cache")  # The folder in which replies of paid services are cached.
 
 
 class Judge:
-    """A judge by its name. Nothing is opened before it is used, and its model is loaded once per process.
+    """A judge by its name. Files are opened when it is first used, and its model is loaded once per process.
 
     A subclass for perceived gender needs :meth:`answers`; one that answers questions ``ask``; one that
-    reads skin tones ``tones``; face detectors ``faces``.
+    estimates skin tones ``tones``; face detectors ``faces``.
     """
 
     prefix: ClassVar[str] = ""
@@ -101,7 +101,7 @@ class Judge:
     is_charged: ClassVar[bool] = False
     """Whether each question is paid for."""
     domain: str = hub.PHOTOGRAPHS
-    """The images that it is made for: ``photographs``, ``drawings`` or ``any``."""
+    """The images for which it is suitable: ``photographs``, ``drawings`` or ``any``."""
 
     def __init__(self, name: str, options: JudgeOptions | None = None) -> None:
         self.name, self.options = name, options or JudgeOptions()
@@ -172,7 +172,7 @@ class HubJudge(Judge):
 
     @property
     def domain(self) -> str:
-        """The images that it is made for, as its folder or package states them; else photographs."""
+        """The images for which it is suitable, as stated by its folder or package; else photographs."""
         if entry := hub.find_plugin(self.argument, self.kind):
             return hub.image_domain(entry.folder, judge=True) if entry.folder else entry.image_domain
         return hub.image_domain(self.argument, judge=True)
@@ -194,7 +194,7 @@ class HubJudge(Judge):
 
 
 class PinnedJudge(Judge):
-    """A judge by a network of :mod:`biaslab.judges.pinned`; its name is its prefix."""
+    """A judge with a network of :mod:`biaslab.judges.pinned`; its name is its prefix."""
 
     def files(self) -> list[ModelFiles]:
         """Return the file of the network; errors as of :func:`biaslab.judges.pinned.look_up`."""

@@ -1,21 +1,21 @@
-"""What judges say of images and people: words that their tables hold, and that those who read these need alone."""
+"""Labels and statuses of images and people in the judges' tables, importable without any judge."""
 
 from __future__ import annotations
 
 BLOCKED = "blocked"
 """The reason of an image that a model's safety checker withheld."""
 BLACK, DUPLICATE = "black", "duplicate"
-"""Reasons of an image that is black, and of one whose pixels another image of its group has, which counts instead."""
+"""Reasons of an image that is black, and of one with the pixels of another image of its group, which counts instead."""
 PLACEHOLDER = "placeholder"
-"""The reason of an image that a content filter put in place of one; :mod:`biaslab.judges.duplicates` says which."""
+"""The reason of an image that a content filter substituted; :mod:`biaslab.judges.duplicates` defines which."""
 LEFT_OUT = (BLACK, PLACEHOLDER, DUPLICATE)
-"""Reasons of images that count as none, by their pixels."""
+"""Reasons of images that are excluded because of their pixels."""
 WITHHELD = (BLOCKED, *LEFT_OUT)
 """Reasons that are statuses of their own; all others are ``unreadable``."""
 JUDGED, UNCERTAIN = "judged", "uncertain"
 UNANSWERED = "unanswered"
 RARE_STATUSES = ("unannotated", UNANSWERED, *LEFT_OUT)
-"""Statuses that are in no table of statuses where no image has them."""
+"""Statuses that tables of statuses omit if no image has them."""
 STATUSES = (
     *(JUDGED, UNCERTAIN, "no_face", "one_face", "several_faces"),
     *("overlapping", "face_too_small", "unreadable", BLOCKED, *RARE_STATUSES),
@@ -25,7 +25,7 @@ between 1 - threshold and threshold; the answer ``unclear``; annotators who are 
 ``unannotated`` (annotations only), ``unanswered`` (vision models only: a refusal, or no allowed answer). For a whole
 image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people prompted it may be two, see ``n_faces``);
 ``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable`` (column
-``reason`` says why); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
+``reason`` has the error); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
 :data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
 ADVICE = {
     "no_face": "If the images show faces, name another detector (judging.faces), or a judge that needs none, such as "
@@ -36,21 +36,21 @@ ADVICE = {
     "unreadable": "Replace files that cannot be read, or convert them to PNG or JPEG.",
     "unannotated": "Annotate these images (biaslab annotate), or name a judge of images (judging.gender).",
 }
-"""What lets people of a status be judged, for those statuses that a setting or an input changes."""
+"""How to get people with a status judged, for those statuses that a setting or an input changes."""
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
 """The statuses of images that were to show one person."""
 NO_PERSON = "nobody"
-"""The answer of a vision model where there is no such person."""
+"""The answer of a vision model if the image does not show the person."""
 UNCLEAR = "unclear"
-"""What a judge answers that sees a person of no clear gender, or whose answer the image does not show."""
+"""The answer of a judge if a person's gender is unclear, or the image does not show the answer."""
 CORRECT, SWAPPED, _ = ROLES = ("correct", "swapped", UNCLEAR)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-"""Types of numbers that models compute with."""
+"""Number types of models."""
 # The texts of the paradox paper's released code: for perceived as male, then as female.
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
 PIXELS, NOT_READ = "pixels", "none"
-"""What may read skin tones, next to judges of other packages."""
+"""Skin-tone estimators, in addition to judges of other packages."""
 TONE_BY_PIXELS = "tone by pixels"
-"""What a tone is called that pixels give: the colour of a face, not what a person would say."""
+"""The name of a tone by pixels: the colour of a face, not a person's assessment."""
 TONE_OF_PHOTOGRAPHS = f"{TONE_BY_PIXELS} of photographs"
-"""The same of images whose light changes the color (:mod:`biaslab.judges.photographs` has the measured error)."""
+"""The same for images whose light changes the color (:mod:`biaslab.judges.photographs` has the measured error)."""

@@ -1,4 +1,4 @@
-"""Somebody in an image whom judges are asked about, and the part of the image that is cut out to show them alone."""
+"""A person in an image, and the crops of the image that show this person alone."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of the square cut out for a person, the share of its height that the face's box takes (it shows head and shoulders, as
-# an image of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
-# person's part of the image, the last column or row is repeated.
+# The height of the face's box as a share of the cropped square (head and shoulders, as in an image of one person), and
+# the height of the face's middle in the square, from 0 (top) to 1. Beyond the person's part of the image, the last
+# column or row is repeated.
 FACE_SHARE, FACE_HEIGHT = 0.3, 0.43
 
 
 class Person(NamedTuple):
-    """Somebody in an image, ``uint8 (height, width, 3)`` RGB, whom a judge is asked about.
+    """A person in an image, ``uint8 (height, width, 3)`` RGB, to be labelled by a judge.
 
-    The face's box is left, top, right and bottom in pixels, and all of the image where no face was looked for; its
-    points, x and y, are in the detector's own order. The position counts the people asked for from the left, beginning
-    with 1; the phrase says who stands there, such as ``carpenter``, where several are asked for. The part is the
-    columns of the image that are theirs, the first and the one after the last; None is all.
+    The face's box is left, top, right and bottom in pixels, and the whole image without face detection; its landmarks,
+    x and y, are in the detector's order. The position counts the prompted people from the left, beginning with 1; the
+    phrase names the person in a prompt for several, such as ``carpenter``. The part is the person's columns of the
+    image, the first and the one after the last; None is all.
     """
 
     image: np.ndarray
@@ -31,18 +31,18 @@ class Person(NamedTuple):
 
     @property
     def columns(self) -> tuple[int, int]:
-        """The columns that are theirs."""
+        """The person's columns of the image."""
         return self.part or (0, self.image.shape[1])
 
 
 def whole_image(image: np.ndarray) -> Person:
-    """Return whoever an image shows, whose face is all of it."""
+    """Return a person whose face is the whole image."""
     return Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0])))
 
 
 def face_of(person: Person) -> np.ndarray:
-    """Return the square around a face, widened by a quarter of its longer side all around; black beyond the person's
-    part of the image.
+    """Return the square around a face with a margin of a quarter of its longer side; black beyond the person's part of
+    the image.
     """
     x0, y0, x1, y1 = person.box
     half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))
@@ -57,29 +57,30 @@ def face_of(person: Person) -> np.ndarray:
 
 
 def head_and_shoulders(person: Person, *, side: int = 0) -> np.ndarray:
-    """Return the square around a face that shows what an image of that person alone would, ``uint8 (side, side, 3)``.
+    """Return the square around a face, framed as in an image of that person alone, ``uint8 (side, side, 3)``.
 
-    Beyond the person's columns the last one is repeated; a side of 0 leaves the pixels as they are cut.
+    Beyond the person's columns the last one is repeated; a side of 0 keeps the size of the crop.
     """
     x0, y0, x1, y1 = person.box
     size = max(1, round((y1 - y0) / FACE_SHARE))
     left, top = round((x0 + x1) / 2 - size / 2), round((y0 + y1) / 2 - FACE_HEIGHT * size)
-    return _square(person, left, top, size, side)
+    return _crop_square(person, left, top, size, side)
 
 
 def wider(person: Person, *, side: int = 0) -> np.ndarray:
-    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too;
-    as :func:`head_and_shoulders`, but nothing is repeated.
+    """Return the square as wide as a person's part of the image, at most as high as the image.
+
+    It includes clothes and held objects; otherwise as :func:`head_and_shoulders`, but without repeated pixels.
     """
     x0, y0, x1, y1 = person.box
     height, (first, last) = person.image.shape[0], person.columns
     size = min(height, last - first)
     left = min(max(round((x0 + x1 - size) / 2), first), last - size)
     top = min(max(round((y0 + y1) / 2 - FACE_HEIGHT * size), 0), height - size)
-    return _square(person, left, top, size, side)
+    return _crop_square(person, left, top, size, side)
 
 
-def _square(person: Person, left: int, top: int, size: int, side: int) -> np.ndarray:
+def _crop_square(person: Person, left: int, top: int, size: int, side: int) -> np.ndarray:
     first, last = person.columns
     columns = np.clip(np.arange(left, left + size), first, last - 1)
     rows = np.clip(np.arange(top, top + size), 0, person.image.shape[0] - 1)
@@ -88,5 +89,5 @@ def _square(person: Person, left: int, top: int, size: int, side: int) -> np.nda
         return out
     from PIL import Image
 
-    # To the size that the model takes: people are cut out at many sizes, and go through it together.
+    # Crops of many sizes are resized to the model's input, so that they fit in one batch.
     return np.asarray(Image.fromarray(out).resize((side, side), Image.Resampling.BICUBIC))

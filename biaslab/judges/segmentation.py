@@ -1,6 +1,6 @@
-"""Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1).
+"""Instances of objects in images: labels, scores, boxes and masks (triplets paper, section 5.1).
 
-They are found by models or read from a file; tables have the columns of :mod:`biaslab.metrics.instances`.
+They are detected by models or read from a file; tables have the columns of :mod:`biaslab.metrics.instances`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from biaslab.judges.judge import FileJudge, HubJudge, Judge, JudgeOptions
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)
-# How the names of files of instances end.
+# The suffixes of files of instances.
 _INSTANCES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
 _STATUSES = ("image_id", "status", "reason")
 _MOST_PIXELS = 2**26
-_NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
+_HELP = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
 
 
 class Instances(NamedTuple):
-    """Instances, and what became of the images."""
+    """Instances, and the statuses of the images."""
 
     objects: pd.DataFrame
-    """A row an instance, best first in each image: :data:`biaslab.metrics.instances.COLUMNS`."""
+    """One row per instance, best first in each image: :data:`biaslab.metrics.instances.COLUMNS`."""
     images: pd.DataFrame
-    """One row per image: image_id, outcome (empty if processed; ``unreadable``, ``blocked`` or ``missing``) and
+    """One row per image: image_id, status (empty if processed; ``unreadable``, ``blocked`` or ``missing``) and
     reason."""
 
 
@@ -53,12 +53,12 @@ class InstanceJudge(HubJudge):
     kind, task, needs_faces = "segmenter", "segment", False
 
     def check_kind(self, files: ModelFiles) -> None:
-        """Raise ParameterError where a model is no segmenter."""
+        """Raise ParameterError where a model is not a segmenter."""
         check_transformers(files)
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The objects that a zero-shot tagger is asked about; errors as of :func:`words`."""
+        """The labels that a zero-shot tagger scores; errors as of :func:`words`."""
         return words(self.options.vocabulary_file) if self.options.vocabulary_file else ()
 
     @property
@@ -83,7 +83,7 @@ class GroundedJudge(InstanceJudge):
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """The names of tagger, detector and segmenter; ParameterError where there are not three."""
+        """The names of tagger, detector and segmenter; ParameterError for any other number of names."""
         names = self.argument.split("+")
         if len(names) != len(PARTS) or not all(names):
             example = self.prefix + "+".join(hub.HUB[kind][0] for kind in PARTS)
@@ -95,12 +95,12 @@ class GroundedJudge(InstanceJudge):
 
     @property
     def _judges(self) -> list[_Part]:
-        each = zip(self.parts, PARTS, strict=True)
-        return [_Part(name, kind) for name, kind in each if name != NONE]
+        names_and_kinds = zip(self.parts, PARTS, strict=True)
+        return [_Part(name, kind) for name, kind in names_and_kinds if name != NONE]
 
     @property
     def domain(self) -> str:
-        """The images that all parts are made for. Raises ParameterError where the parts differ."""
+        """The images for which all parts are suitable. Raises ParameterError where the parts differ."""
         domains = {part.domain for part in self._judges} - {hub.ANY}
         if len(domains) > 1:
             raise ParameterError(f"{self.name} combines models for drawings and for photographs. Use one domain.")
@@ -130,7 +130,7 @@ class _Part(InstanceJudge):
 
 
 class InstanceFile(FileJudge):
-    """Instances that were found elsewhere: a CSV or Parquet file (:func:`read`)."""
+    """Instances detected by other software: a CSV or Parquet file (:func:`read`)."""
 
     domain, needs_faces, needs_images = hub.ANY, False, False
 
@@ -149,7 +149,7 @@ class InstanceFile(FileJudge):
 
 
 class GroundTruthObjects(Judge):
-    """The objects of images that are drawn from ground truth, without error."""
+    """The objects of images generated from ground truth, without error."""
 
     prefix, domain, needs_faces, needs_images = "truth", hub.ANY, False, False
 
@@ -159,8 +159,8 @@ def instance_judge(name: str, options: JudgeOptions | None = None) -> InstanceFi
     return (InstanceFile if name.lower().endswith(_INSTANCES) else InstanceJudge)(name, options)
 
 
-# Kind of model -> the tables of transformers (model_type to class, the later the stronger) that have it, what errors
-# call it, and further types that were saved as something else.
+# Kind of model -> the mappings of transformers (model_type to class, later ones take precedence) that contain it, its
+# name in errors, and additional model types that were saved as another class.
 _MAPPINGS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "segmenter": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION"), "segmenter", ()),
     "masks": (("MASK_GENERATION",), "segmenter with box prompts", ()),
@@ -174,15 +174,15 @@ def check_transformers(files: ModelFiles) -> None:
     from transformers.models.auto import modeling_auto as auto
 
     kind = files.kind
-    mappings, what, more = _MAPPINGS[kind]
+    mappings, description, model_types = _MAPPINGS[kind]
     models: Mapping | set = {}
     for name in mappings:
         models |= getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES")
     if kind == "grounding":
         models = {name: models[name] for name in instance_models.GROUNDING_DINO}
-    # Of these kinds, models that were saved as another class do, too.
-    models = {*models, *more} if kind in ("tagger", "masks") else models
-    model_files.check_type(files, models, what, hub.HUB[kind][0])
+    # Models of these kinds may have been saved as another class.
+    models = {*models, *model_types} if kind in ("tagger", "masks") else models
+    model_files.check_type(files, models, description, hub.HUB[kind][0])
 
 
 def find_instances(
@@ -201,31 +201,33 @@ def find_instances(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for batch in people.read_ahead(images, list(shard["image_id"]), judge):
-            opened, seen = people.classify_images(*batch, judge.segment)
-            for k, row in enumerate(opened):
+            image_rows, instances_by_image = people.classify_images(*batch, judge.segment)
+            for k, row in enumerate(image_rows):
                 rows.append({c: row[c] for c in _STATUSES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
-                best_first = sorted(seen.get(k, []), key=lambda instance: -instance.score)
-                for number, one in enumerate(best_first):
-                    rle = "" if one.mask is None else encode(one.mask)
-                    rows.append({"image_id": row["image_id"], "instance": number, "object": one.object, "rle": rle})
-                    rows[-1] |= {"score": one.score, **dict(zip(BOX, one.box, strict=True)), **size}
+                best_first = sorted(instances_by_image.get(k, []), key=lambda instance: -instance.score)
+                for number, instance in enumerate(best_first):
+                    rle = "" if instance.mask is None else encode(instance.mask)
+                    rows.append(
+                        {"image_id": row["image_id"], "instance": number, "object": instance.object, "rle": rle}
+                    )
+                    rows[-1] |= {"score": instance.score, **dict(zip(BOX, instance.box, strict=True)), **size}
         return pd.DataFrame(rows, columns=[*COLUMNS, "status", "reason"])
 
     bar = {"label": f"finding objects in {images.name}", "progress": progress}
     stage = cache.stage("instances", {"images": images.digest} | judge.inputs, work)
     units = pd.DataFrame({"image_id": ids.to_numpy()})
-    kept = stage.compute(units, shard_rows=_SHARD_ROWS, gpu=judge.options.device != "cpu", **bar)
-    kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
-    of_images = kept["instance"] == -1
-    looked = kept.loc[of_images, list(_STATUSES)].reset_index(drop=True)
-    return Instances(typed_instances(kept[~of_images]), looked)
+    rows = stage.compute(units, shard_rows=_SHARD_ROWS, gpu=judge.options.device != "cpu", **bar)
+    rows = rows.reindex(columns=[*COLUMNS, "status", "reason"])
+    is_image_row = rows["instance"] == -1
+    image_rows = rows.loc[is_image_row, list(_STATUSES)].reset_index(drop=True)
+    return Instances(typed_instances(rows[~is_image_row]), image_rows)
 
 
 def find_true_instances(
     images: ImageSource, instances: Callable, *, cache: ResultCache, progress: bool = True
 ) -> Instances:
-    """Return the instances that images with ground truth show; ``instances`` takes images and rows with image_id."""
+    """Return the instances in images with ground truth; ``instances`` takes images and rows with image_id."""
     units = images.table[["image_id"]].astype(object)
     stage = cache.stage("shown_instances", {"images": images.digest}, partial(instances, images))
     bar = {"label": f"objects of {images.name}", "progress": progress}
@@ -234,17 +236,17 @@ def find_true_instances(
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the objects in a file, one a line, each once; InputError where there is no such file, or it is no
-    text or holds nothing.
+    """Return the distinct objects in a file with one per line; InputError where the file is missing, empty or not
+    text.
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
-        raise InputError(f"The vocabulary {path!r} is not there; give a file of text, an object a line.")
+        raise InputError(f"The vocabulary {path!r} is not there; give a text file with one object per line.")
     lines = delimited.lines(file, ends="", strict=True)
-    found = tuple(dict.fromkeys(casefold_name(line) for line in lines if line.strip()))
-    if not found:
+    objects = tuple(dict.fromkeys(casefold_name(line) for line in lines if line.strip()))
+    if not objects:
         raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
-    return found
+    return objects
 
 
 def typed_instances(rows: pd.DataFrame) -> pd.DataFrame:
@@ -258,74 +260,75 @@ def typed_instances(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
-    """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
+    """Read instances detected by other software, such as RAM, Grounding DINO and SAM.
 
-    A table (:mod:`biaslab.io.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
-    bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width. A
-    row with image_id alone is an image in which nothing was found; one of ``image_ids`` that the file lacks is
-    ``missing``. Equal rows count once.
+    The file is a table (:mod:`biaslab.io.cells`) with one row per instance: image_id, object, score (0–1), left, top,
+    right, bottom (0–1 of width and height), and with masks rle (COCO's compressed run lengths), height and width. A row
+    with image_id alone is an image without instances; images of ``image_ids`` that the file lacks are ``missing``.
+    Equal rows count once.
 
-    Raises InputError where there is no such file, it lacks a column, names an image that there is not, or a value does
-    not fit.
+    Raises InputError where the file is missing, lacks a column, names an unknown image, or has an invalid value.
     """
     InstanceFile(str(path)).digest()
-    path, known = cells.file_path(path), set(COLUMNS)
-    table, _ = cells.load(path, known)
-    masked = "rle" in table
-    needed = ["image_id", "object", "score", *BOX, *(("height", "width") if masked else ())]
-    cells.require(table, needed, path, _NEEDS, known)
+    path, columns = cells.file_path(path), set(COLUMNS)
+    table, _ = cells.load(path, columns)
+    has_masks = "rle" in table
+    required_columns = ["image_id", "object", "score", *BOX, *(("height", "width") if has_masks else ())]
+    cells.require(table, required_columns, path, _HELP, columns)
     ids = None if image_ids is None else list(image_ids)
     table["image_id"] = cells.image_ids(table["image_id"], ids or ())
     if ids is not None:
-        strange = ~table["image_id"].isin(set(ids))
+        is_unknown = ~table["image_id"].isin(set(ids))
         problem = f"image {{}} is none of the {len(ids):,} images of this run"
         fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
-        cells.refuse(strange, path, problem, fix, table["image_id"])
+        cells.refuse(is_unknown, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(casefold_name)
-    if not masked:
+    if not has_masks:
         table = table.assign(rle="", height="", width="")
     table["rle"] = cells.image_ids(table["rle"])
-    there = table[table["object"] != ""].copy()
-    empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
+    instances = table[table["object"] != ""].copy()
+    is_unnamed = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
     fix = "name it, or leave the row to image_id"
-    cells.refuse(empty, path, "object is empty, but the row has a score or a box", fix)
+    cells.refuse(is_unnamed, path, "object is empty, but the row has a score or a box", fix)
     for column in ("score", *BOX):
-        values = cells.numbers(there[column], path)
-        bad = ~((values >= 0) & (values <= 1))
+        values = cells.numbers(instances[column], path)
+        is_invalid = ~((values >= 0) & (values <= 1))
         fix = "give 0 to 1" + (", pixels over the image's width or height" if column in BOX else "")
-        cells.refuse(bad, path, f"{column} is {{}}", fix, there[column])
-        there[column] = values
+        cells.refuse(is_invalid, path, f"{column} is {{}}", fix, instances[column])
+        instances[column] = values
     for low, high in (BOX[::2], BOX[1::2]):
         problem, fix = f"{low} is {{}}, not below {high}", f"give {low} below {high}"
-        cells.refuse(there[low] >= there[high], path, problem, fix, there[low])
-    _check_masks(there, path)
-    twice = there.duplicated(["image_id", "object", *BOX, "rle"])
-    if twice.any():
-        _log.warning("%s: %d instances are duplicates and count once.", path, int(twice.sum()))
-    there = there[~twice].sort_values("score", ascending=False, kind="stable")
+        cells.refuse(instances[low] >= instances[high], path, problem, fix, instances[low])
+    _check_masks(instances, path)
+    is_duplicate = instances.duplicated(["image_id", "object", *BOX, "rle"])
+    if is_duplicate.any():
+        _log.warning("%s: %d instances are duplicates and count once.", path, int(is_duplicate.sum()))
+    instances = instances[~is_duplicate].sort_values("score", ascending=False, kind="stable")
     ids = list(dict.fromkeys(table["image_id"])) if ids is None else ids
     place = {image_id: k for k, image_id in enumerate(ids)}
-    there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
-    there["instance"] = there.groupby("image_id").cumcount()
-    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
-    missing = ~looked["image_id"].isin(table["image_id"])
-    looked.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
-    return Instances(typed_instances(there), looked)
+    instances = instances.sort_values("image_id", key=lambda ids: ids.map(place), kind="stable")
+    instances["instance"] = instances.groupby("image_id").cumcount()
+    image_rows = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
+    missing = ~image_rows["image_id"].isin(table["image_id"])
+    image_rows.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
+    return Instances(typed_instances(instances), image_rows)
 
 
-def _check_masks(there: pd.DataFrame, path: Path) -> None:
-    masked = there["rle"] != ""
+def _check_masks(instances: pd.DataFrame, path: Path) -> None:
+    has_mask = instances["rle"] != ""
     for side in ("height", "width"):
-        sizes = cells.numbers(there[side], path, whole=True)
-        bad = masked & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
-        cells.refuse(bad, path, f"{side} is {{}} in a row with a mask", "give pixels of the mask", there[side])
-        there[side] = sizes
-    some = there[masked]
-    first = some.groupby("image_id")[["height", "width"]].transform("first")
-    other = (some[["height", "width"]] != first).any(axis=1)
+        sizes = cells.numbers(instances[side], path, whole=True)
+        is_invalid = has_mask & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
+        cells.refuse(
+            is_invalid, path, f"{side} is {{}} in a row with a mask", "give pixels of the mask", instances[side]
+        )
+        instances[side] = sizes
+    masks = instances[has_mask]
+    first_sizes = masks.groupby("image_id")[["height", "width"]].transform("first")
+    differs = (masks[["height", "width"]] != first_sizes).any(axis=1)
     problem = "a mask of image {} is of another size than the first"
-    cells.refuse(other, path, problem, "give all masks of an image in its size", some["image_id"])
-    wrong = [check_runs(r.rle, int(r.height), int(r.width)) for r in some.itertuples()]
-    bad = pd.Series(wrong, index=some.index, dtype=object) != ""
-    problem = next(filter(None, wrong), "")
-    cells.refuse(bad, path, f"rle does not fit: {problem}", "encode the mask again")
+    cells.refuse(differs, path, problem, "give all masks of an image in its size", masks["image_id"])
+    problems = [check_runs(r.rle, int(r.height), int(r.width)) for r in masks.itertuples()]
+    is_invalid = pd.Series(problems, index=masks.index, dtype=object) != ""
+    problem = next(filter(None, problems), "")
+    cells.refuse(is_invalid, path, f"rle does not fit: {problem}", "encode the mask again")

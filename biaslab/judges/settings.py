@@ -100,8 +100,8 @@ class JudgeSettings(Group):
 
     @model_validator(mode="after")
     def _no_old_prefix(self) -> Self:
-        named = [("gender", self.gender), *(("extra_judges", name) for name in self.extra_judges)]
-        for setting, name in named:
+        settings = [("gender", self.gender), *(("extra_judges", name) for name in self.extra_judges)]
+        for setting, name in settings:
             prefix = f"{name.partition(':')[0]}:"
             if new := old_names.replacement("values", prefix):
                 raise ParameterError(f"{setting}: {name} is now {new}{name.removeprefix(prefix)}: rename it.")

@@ -1,4 +1,4 @@
-"""How alike pairs of images are, in their pixels' structure or to networks (triplets paper, section 4.1.3)."""
+"""Similarity of pairs of images, by pixels or by embeddings of networks (triplets paper, section 4.1.3)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _AT_ONCE = {"cpu": 32, "gpu": 128}  # pairs that are read at a time
 def compare(
     images: ImageSource,
     pairs: pd.DataFrame,
-    by: str,
+    method: str,
     judge: ClipJudge | FeaturesJudge | None = None,
     *,
     cache: ResultCache,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return the similarity of pairs of images; pairs that were compared before are read from ``cache``.
+    """Return the similarity of pairs of images; earlier results are read from ``cache``.
 
-    ``pairs`` has ids of images as first and second, best with pairs of one image together; ``by`` is a key of
-    :data:`METRICS`; ``judge`` the network (:func:`embedding`), None for pixels.
+    ``pairs`` has ids of images as first and second, ideally with pairs of one image adjacent; ``method`` is a key of
+    :data:`METRICS`; ``judge`` is the network (:func:`embedding`), None for pixels.
 
-    Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
-    is none: what is wrong with an image, or that two are of different sizes). Raises as ``embed`` of the judge.
+    Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why a
+    value is missing: an unreadable image, or images of different sizes). Raises as ``embed`` of the judge.
     """
     judge = judge.fresh() if judge else None
     device = judge.options.device if judge else "cpu"
@@ -45,24 +45,24 @@ def compare(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
-        return pd.concat([_compare_pairs(images, chunk, by, judge) for chunk in chunks], ignore_index=True)
+        return pd.concat([_compare_pairs(images, chunk, method, judge) for chunk in chunks], ignore_index=True)
 
-    inputs = {"images": images.digest, "by": by} | (judge.inputs if judge else {})
+    inputs = {"images": images.digest, "by": method} | (judge.inputs if judge else {})
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
-    bar = {"label": f"comparing {images.name} by {by}", "unit": "pairs", "progress": progress}
-    kept = cache.stage("image_similarity", inputs, work).compute(
+    bar = {"label": f"comparing {images.name} by {method}", "unit": "pairs", "progress": progress}
+    table = cache.stage("image_similarity", inputs, work).compute(
         units, shard_rows=_SHARD_PAIRS, gpu=device != "cpu", **bar
     )
-    kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
-    long = kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")
+    table = table.reindex(columns=["first", "second", *METRICS[method], "reason"])
+    long = table.melt(["first", "second", "reason"], var_name="metric", value_name="value")
     return long[["first", "second", "metric", "value", "reason"]]
 
 
-def embedding(by: str, name: str, options: JudgeOptions | None = None) -> ClipJudge | FeaturesJudge:
-    """Return the network that compares images ``by`` a key of :data:`METRICS`; an empty name is the paper's network."""
-    kind = ClipJudge if by == "clip" else FeaturesJudge
-    judge = kind(hub.resolve_alias(name, kind.kind, by) if name else NETWORKS[by], options)
-    if by == "split_product":
+def embedding(method: str, name: str, options: JudgeOptions | None = None) -> ClipJudge | FeaturesJudge:
+    """Return the network for ``method``, a key of :data:`METRICS`; an empty name selects the paper's network."""
+    kind = ClipJudge if method == "clip" else FeaturesJudge
+    judge = kind(hub.resolve_alias(name, kind.kind, method) if name else NETWORKS[method], options)
+    if method == "split_product":
         judge.places = True
     return judge
 
@@ -78,8 +78,8 @@ def embed_images(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         ids = shard["image_id"].tolist()
-        _, embedded = people.classify_images(ids, images.read(ids), judge.embed)
-        return pd.DataFrame({"image_id": ids, "vector": [embedded.get(k) for k in range(len(ids))]})
+        _, vectors_by_row = people.classify_images(ids, images.read(ids), judge.embed)
+        return pd.DataFrame({"image_id": ids, "vector": [vectors_by_row.get(k) for k in range(len(ids))]})
 
     units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
     stage = cache.stage("image_embeddings", {"images": images.digest} | judge.inputs, work)
@@ -88,47 +88,48 @@ def embed_images(
 
 
 def embed_texts(texts: Sequence[str], judge: Judge, *, cache: ResultCache, progress: bool = True) -> np.ndarray:
-    """Return embeddings of texts, ``float32 (texts, dimensions)`` of length 1; they are not kept."""
+    """Return embeddings of texts, ``float32 (texts, dimensions)`` of length 1; they are not cached."""
     return judge.classifier.text_embeddings(list(texts))
 
 
 def _compare_pairs(
-    images: ImageSource, pairs: pd.DataFrame, by: str, judge: ClipJudge | FeaturesJudge | None
+    images: ImageSource, pairs: pd.DataFrame, method: str, judge: ClipJudge | FeaturesJudge | None
 ) -> pd.DataFrame:
     ids = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
-    read = dict(zip(ids, images.read(ids), strict=True))
+    arrays = dict(zip(ids, images.read(ids), strict=True))
     sides = list(zip(pairs["first"], pairs["second"], strict=True))
-    out = pairs.reset_index(drop=True).assign(
-        **dict.fromkeys(METRICS[by], np.nan), reason=[_reason_missing(read[a], read[b], by) for a, b in sides]
+    table = pairs.reset_index(drop=True).assign(
+        **dict.fromkeys(METRICS[method], np.nan),
+        reason=[_reason_missing(arrays[a], arrays[b], method) for a, b in sides],
     )
-    usable = np.flatnonzero(out["reason"] == "")
-    if by == "pixels":
+    usable = np.flatnonzero(table["reason"] == "")
+    if method == "pixels":
         sizes: dict[tuple, list[int]] = {}
         for k in usable:
-            sizes.setdefault(read[sides[k][0]].shape, []).append(k)
+            sizes.setdefault(arrays[sides[k][0]].shape, []).append(k)
         for rows in sizes.values():
-            first, second = (np.stack([read[sides[k][side]] for k in rows]) for side in (0, 1))
+            first, second = (np.stack([arrays[sides[k][side]] for k in rows]) for side in (0, 1))
             maps = measures.ssim_maps(measures.luma(first), measures.luma(second))
-            out.loc[rows, "ssim"] = measures.ssim(maps)
-            out.loc[rows, "diff_pix"] = measures.diff_pix(maps)
-            out.loc[rows, "diff_pix_fixed"] = measures.diff_pix(maps, fixed=True)
-    if by == "pixels" or not len(usable):
-        return out
+            table.loc[rows, "ssim"] = measures.ssim(maps)
+            table.loc[rows, "diff_pix"] = measures.diff_pix(maps)
+            table.loc[rows, "diff_pix_fixed"] = measures.diff_pix(maps, fixed=True)
+    if method == "pixels" or not len(usable):
+        return table
     place = {image: i for i, image in enumerate(dict.fromkeys(i for k in usable for i in sides[k]))}
-    embeddings = judge.embed([read[i] for i in place])
+    embeddings = judge.embed([arrays[i] for i in place])
     first, second = (embeddings[[place[sides[k][side]] for k in usable]] for side in (0, 1))
-    if by == "split_product":
-        out.loc[usable, "split_product"] = measures.split_product(first, second)
-        out.loc[usable, "split_product_dcr"] = measures.split_product(first, second, dcr=True)
+    if method == "split_product":
+        table.loc[usable, "split_product"] = measures.split_product(first, second)
+        table.loc[usable, "split_product_dcr"] = measures.split_product(first, second, dcr=True)
     else:
-        out.loc[usable, by] = measures.cosines(first, second)
-    return out
+        table.loc[usable, method] = measures.cosines(first, second)
+    return table
 
 
-def _reason_missing(first: np.ndarray | UnreadableImage, second: np.ndarray | UnreadableImage, by: str) -> str:
-    bad = next((image.reason for image in (first, second) if isinstance(image, UnreadableImage)), "")
-    if bad or by != "pixels":
-        return bad
+def _reason_missing(first: np.ndarray | UnreadableImage, second: np.ndarray | UnreadableImage, method: str) -> str:
+    reason = next((image.reason for image in (first, second) if isinstance(image, UnreadableImage)), "")
+    if reason or method != "pixels":
+        return reason
     if first.shape != second.shape:
         return "the images are of different sizes"
     return "the images are smaller than the window" if min(first.shape[:2]) < measures.WINDOW else ""

@@ -23,37 +23,37 @@ from biaslab.judges.judge import Answer, HubJudge, People
 from biaslab.judges.model_loading import Pixels
 from biaslab.judges.person import head_and_shoulders
 
-# Files of weights of a model on the hub that open_clip reads.
+# Patterns of weights on the hub that open_clip reads.
 _WEIGHTS = ("open_clip*.safetensors",)
-# How open_clip calls the file of weights in a folder, best first.
-_FIRST = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
+# open_clip's names for the file of weights in a folder, in order of preference.
+_WEIGHT_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
 _CONFIG = "open_clip_config.json"
-# How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
+# Names of open_clip's own weights, such as ViT-L-14:openai; one letter before a colon is a drive.
 _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
-# What a configuration may say of how its tokenizer reads texts; others are of files.
-_OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additional_special_tokens")
+# Tokenizer options that a configuration may have; others name files.
+_TOKENIZER_OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additional_special_tokens")
 
 
 class ZeroShot:
-    """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
+    """An open_clip model, its preprocessing and its tokenizer; ``side`` is its input size in pixels per side.
 
-    ``name`` is a model that an installed package brings, a folder with ``open_clip_config.json`` and safetensors,
-    ``ARCHITECTURE:TAG`` as open_clip lists them, or a hub name in open_clip's format. ``dtype`` is that of the image
+    ``name`` is a model that an installed package provides, a folder with ``open_clip_config.json`` and safetensors,
+    ``ARCHITECTURE:TAG`` from open_clip's list, or a hub name in open_clip's format. ``dtype`` is that of the image
     tower; texts are float32. Raises ParameterError where the model is unknown, cannot be loaded, or has no safetensors.
     """
 
     def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
         import open_clip
 
-        where = model_loading.device(device)
-        with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as place:
-            *parts, options = _parts(name)
-            _lay_out(Path(place), *parts)
+        torch_device = model_loading.device(device)
+        with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as folder:
+            *parts, options = _load_parts(name)
+            _write_folder(Path(folder), *parts)
             model, _, transform = open_clip.create_model_and_transforms(
-                f"local-dir:{place}", pretrained_text=False, device=where, **options
+                f"local-dir:{folder}", pretrained_text=False, device=torch_device, **options
             )
-            words = open_clip.get_tokenizer(f"local-dir:{place}")
-        self.name, self._model, self._tokenizer = name, model.eval(), words
+            tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
+        self.name, self._model, self._tokenizer = name, model.eval(), tokenizer
         self._device = next(model.parameters()).device
         self._dtype = model_loading.dtype(dtype, self._device)
         self._batches = model_loading.Batches(self._device, batch_size)
@@ -80,37 +80,37 @@ class ZeroShot:
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
-        found = self._batches.run(images, self._same_size)
-        return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
+        embeddings = self._batches.run(images, self._embed_batch)
+        return np.stack(embeddings) if embeddings else self.text_embeddings(["a photo"])[:0]
 
-    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+    def _embed_batch(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
         pixels = self._pixels(images, self._device, self._dtype)
-        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
-        return finite.checked(found.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
+        embeddings = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
+        return finite.checked(embeddings.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
 
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
 
-        Raises ParameterError where a text is empty or has a word that the tokenizer does not know, InputError where a
+        Raises ParameterError where a text is empty or has a word that is unknown to the tokenizer, InputError where a
         number is not finite.
         """
         import torch
 
-        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
-        for start in range(0, len(new), 256):
-            some = new[start : start + 256]
-            self._check_words(some)
+        missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        for start in range(0, len(missing), 256):
+            batch = missing[start : start + 256]
+            self._check_words(batch)
             with torch.inference_mode():
-                tokens = self._tokenizer(some).to(self._device)
-                found = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
-            known = finite.checked(found.cpu().numpy(), self.name, "float32")
-            self._texts.update(zip(some, known, strict=True))
+                tokens = self._tokenizer(batch).to(self._device)
+                embeddings = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
+            vectors = finite.checked(embeddings.cpu().numpy(), self.name, "float32")
+            self._texts.update(zip(batch, vectors, strict=True))
         return np.stack([self._texts[text] for text in texts])
 
     def _check_words(self, texts: Sequence[str]) -> None:
-        # Tokenizers of whole words have a token for every word they do not know; others spell words out.
+        # Word-level tokenizers have a token for unknown words; others split words into pieces.
         inner = getattr(self._tokenizer, "tokenizer", None)
         unknown = getattr(inner, "unk_token_id", None)
         for text in texts:
@@ -143,7 +143,7 @@ class ClipJudge(HubJudge):
 
     @cached_property
     def classifier(self) -> ZeroShot:
-        """The open_clip model, which is also asked which of several people is who."""
+        """The open_clip model, which also classifies the roles of several people."""
         judging = self.options.judging
         options = {"device": self.options.device, "dtype": judging.dtype, "batch_size": judging.batch_size}
         return ZeroShot(self.name, **options)
@@ -151,12 +151,12 @@ class ClipJudge(HubJudge):
     def answers(self, people: People) -> list[Answer]:
         """Return the probability of perceived as female against perceived as male for each person.
 
-        It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
+        Its input is the whole image of one person, or the head and shoulders of each of several. Source: paradox paper,
         section 3, and its released code.
         """
         side = self.classifier.side
-        shown = [p.image if p.people == 1 else head_and_shoulders(p, side=side) for p in people.persons]
-        probabilities = self.classifier.probabilities(shown, self.options.judging.class_prompts)
+        views = [p.image if p.people == 1 else head_and_shoulders(p, side=side) for p in people.persons]
+        probabilities = self.classifier.probabilities(views, self.options.judging.class_prompts)
         return [Answer(float(p)) for p in probabilities[:, 1]]
 
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
@@ -165,102 +165,102 @@ class ClipJudge(HubJudge):
 
 
 def look_up(name: str) -> ModelFiles:
-    """Return the files of an open_clip model, named as for :class:`ZeroShot`, without fetching weights.
+    """Return the files of an open_clip model, named as for :class:`ZeroShot`, without downloading weights.
 
-    Raises ParameterError or MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
+    Raises ParameterError or MissingInputError where it is unavailable, not an open_clip model, or has no safetensors.
     """
-    if tagged := _tagged(name):
-        return tagged[0]
+    if pretrained := _find_pretrained(name):
+        return pretrained[0]
     files = model_files.look_up(name, "clip")
     if _CONFIG not in files.files:
         raise ParameterError(
             f"{files.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
             "converted first."
         )
-    # It names no model that would be downloaded with it.
+    # Reading it checks that it names no other model to download.
     files.json(_CONFIG)
     patterns = _WEIGHTS if files.repository else model_files.SAFETENSORS
     paths = [path for path in files.matching(patterns) if "/" not in path]
-    preferred = [path for path in _FIRST if path in paths]
-    if not preferred and len(paths) > 1:
+    preferred_paths = [path for path in _WEIGHT_NAMES if path in paths]
+    if not preferred_paths and len(paths) > 1:
         raise ParameterError(f"{files.name} holds {', '.join(sorted(paths)[:3])}; keep only the file of its weights.")
-    return files.with_weights([*preferred, *paths][:1] or patterns)
+    return files.with_weights([*preferred_paths, *paths][:1] or patterns)
 
 
-def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
-    """Return what a model is made from, downloaded and checked: its configuration, file of weights, folder of the
-    tokenizer (None where open_clip has it), and options of open_clip.
+def _load_parts(name: str) -> tuple[dict, Path, Path | None, dict]:
+    """Return the checked and downloaded parts of a model: its configuration, file of weights, folder of the tokenizer
+    (None if open_clip has it), and options of open_clip.
     """
-    if tagged := _tagged(name):
+    if pretrained := _find_pretrained(name):
         import open_clip
 
-        files, options = tagged
+        files, options = pretrained
         folder = files.fetch()
         config = open_clip.get_model_config(name.partition(":")[0])
-        words = folder if config["text_cfg"].get("hf_tokenizer_name") else None
-        return {"model_cfg": config}, folder / files.weights[0], words, options
+        tokenizer_folder = folder if config["text_cfg"].get("hf_tokenizer_name") else None
+        return {"model_cfg": config}, folder / files.weights[0], tokenizer_folder, options
     files = look_up(name)
     folder, config = files.fetch(), files.json(_CONFIG)
     text = config["model_cfg"]["text_cfg"]
-    if odd := set(text.get("tokenizer_kwargs") or ()).difference(_OPTIONS):
+    if unknown := set(text.get("tokenizer_kwargs") or ()).difference(_TOKENIZER_OPTIONS):
         raise ParameterError(
-            f"{name}: {_CONFIG} gives its tokenizer {min(odd)!r}, which may open files elsewhere; allowed are "
-            f"{', '.join(_OPTIONS)}. Take this entry out."
+            f"{name}: {_CONFIG} gives its tokenizer {min(unknown)!r}, which may open files elsewhere; allowed are "
+            f"{', '.join(_TOKENIZER_OPTIONS)}. Take this entry out."
         )
     if text.get("hf_model_name"):
         text["hf_model_name"] = str(folder.absolute())
     return config, folder / files.weights[0], folder, {}
 
 
-def _lay_out(place: Path, config: dict, weights: Path, words: Path | None) -> None:
-    """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
-    (place / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
-    links = {_FIRST[0]: weights}
-    for pattern in safety.CONFIGURATIONS if words else ():
-        links |= {file.name: file for file in words.glob(pattern) if file.name != _CONFIG}
+def _write_folder(folder: Path, config: dict, weights: Path, tokenizer_folder: Path | None) -> None:
+    """Write only the files that open_clip should read to a folder, because it chooses among all files in it."""
+    (folder / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    links = {_WEIGHT_NAMES[0]: weights}
+    for pattern in safety.CONFIGURATIONS if tokenizer_folder else ():
+        links |= {file.name: file for file in tokenizer_folder.glob(pattern) if file.name != _CONFIG}
     for name, file in links.items():
         try:
-            (place / name).symlink_to(file.absolute())
+            (folder / name).symlink_to(file.absolute())
         except OSError:  # Links need rights on Windows.
-            shutil.copyfile(file, place / name)
+            shutil.copyfile(file, folder / name)
 
 
-def _tagged(name: str) -> tuple[ModelFiles, dict] | None:
-    """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None where a name is no such."""
+def _find_pretrained(name: str) -> tuple[ModelFiles, dict] | None:
+    """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None for any other name."""
     import open_clip
 
     architecture, colon, tag = name.partition(":")
     # One letter before a colon is a drive.
-    tagged = len(architecture) > 1 if colon else architecture in open_clip.list_models()
-    if Path(name).is_dir() or "/" in name or not tagged:
+    has_tag = len(architecture) > 1 if colon else architecture in open_clip.list_models()
+    if Path(name).is_dir() or "/" in name or not has_tag:
         return None
     if architecture not in open_clip.list_models():
-        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
-        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}")
+        names = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
+        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, names)}")
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag not in tags:
         raise ParameterError(
             f"{architecture} has no weights {tag!r}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
             f"{name_help(tag, tags)}"
         )
-    settings, where = open_clip.get_pretrained_cfg(architecture, tag), huggingface.repository_of_tag(name)
-    if not where:
+    settings, repository = open_clip.get_pretrained_cfg(architecture, tag), huggingface.repository_of_tag(name)
+    if not repository:
         problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
         raise safety.not_safetensors(problem, fix)
-    files = model_files.look_up(name, "clip", where)
+    files = model_files.look_up(name, "clip", repository)
     huggingface.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
-    safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
-    # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
-    # another activation than open_clip's architecture of that name has.
+    safetensors = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
+    # open_clip's options for the weights, which it does not apply to unnamed files. OpenAI's weights were trained
+    # with an activation that differs from that of open_clip's architecture of the same name.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
     text = open_clip.get_model_config(architecture)["text_cfg"]
-    elsewhere = text.get("hf_model_name") or text.get("hf_tokenizer_name")
+    other_repository = text.get("hf_model_name") or text.get("hf_tokenizer_name")
     # open_clip has the configurations, and most tokenizers.
-    files = files.with_weights([safe], safety.CONFIGURATIONS if elsewhere else ())
-    if text.get("hf_model_name") or (elsewhere and set(safety.TOKENIZERS).isdisjoint(files.files)):
+    files = files.with_weights([safetensors], safety.CONFIGURATIONS if other_repository else ())
+    if text.get("hf_model_name") or (other_repository and set(safety.TOKENIZERS).isdisjoint(files.files)):
         raise ParameterError(
-            f"{name} takes its words from {elsewhere}, and not from {where}, where its weights are. Choose a model "
-            "that is whole."
+            f"{name} takes its words from {other_repository}, and not from {repository}, where its weights are. Choose "
+            "a model that is whole."
         )
     return files, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

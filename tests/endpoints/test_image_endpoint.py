@@ -484,12 +484,12 @@ def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store
         ledger.reserve("a", running)
         ledger.reserve("b", running)
         third = pool.submit(ledger.reserve, "c", running)
-        wait(lambda: ledger._changed._waiters)
-        (before,) = ledger._changed._waiters
+        wait(lambda: ledger._condition._waiters)
+        (before,) = ledger._condition._waiters
         ledger.settle("a", charged=charged)
         if charged:
             # It looks, and waits again: b may yet cost nothing.
-            wait(lambda: {*ledger._changed._waiters} - {before})
+            wait(lambda: {*ledger._condition._waiters} - {before})
             assert not third.done()
             ledger.settle("b", charged=True)
         assert isinstance(third.exception(5), LimitError) == charged

@@ -148,7 +148,7 @@ def test_thoughts_alone_are_an_empty_answer(server):
 @pytest.mark.parametrize(("reason", "text"), [("stop", "A photo"), ("length", "")])
 def test_what_a_server_puts_among_the_reasoning_counts_where_the_model_came_to_its_end(reason, text):
     message = {"content": "", "reasoning_content": "Thoughts.</think>A photo"}
-    assert replies.text(message, ended=reason == "stop") == text
+    assert replies.text(message, is_complete=reason == "stop") == text
 
 
 # -- addresses and base64 ------------------------------------------------------------------------------------

@@ -106,9 +106,9 @@ def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
     close = np.abs(np.subtract(images(small, 2), images(whole, 2), dtype=float)).mean()
     assert 0 < close < 3
 
-    monkeypatch.setattr(generator, "_ACCURATE", 0.0)
+    monkeypatch.setattr(generator, "_MAX_ERROR", 0.0)
     assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
-    monkeypatch.setattr(generator, "_ACCURATE", 1.0)
+    monkeypatch.setattr(generator, "_MAX_ERROR", 1.0)
     cpuinfo("avx512_bf16")
     assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
 

@@ -35,7 +35,7 @@ def standing_in(cache: Path):
         patch.setattr(hf_api.api, "endpoint", running.url)
         # What another hub told in this process, and this one will have told once it is gone.
         patch.setattr(hub_names, "_commits", {})
-        patch.setattr(hub_names, "_silent", {})
+        patch.setattr(hub_names, "_failures", {})
         # Connections that were opened before know other proxies.
         huggingface_hub.close_session()
         yield running

@@ -52,7 +52,7 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
         raise OSError("Cannot ask: see above.") from OSError("no way there")
 
     with monkeypatch.context() as patch:
-        patch.setattr(hub_names, "described", unreachable)
+        patch.setattr(hub_names, "fetch_info", unreachable)
         assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
         with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
             loading.fetch("owner/other")
@@ -151,7 +151,7 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     (served / file).write_bytes(b"weights")
     (served / "open_clip_pytorch_model.bin").write_bytes(b"pickled")
     commit = hub.serve(repository, served).commit
-    config, weights, words, options = zero_shot._parts(name)
+    config, weights, words, options = zero_shot._load_parts(name)
     # ViT-L/14 of Radford et al. 2021, Table 20, with a tokenizer that open_clip carries.
     assert config["model_cfg"]["embed_dim"] == 768 and words is None and options["force_quick_gelu"] is quick
     assert weights.parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
@@ -162,7 +162,7 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     hub.serve(repository, served)
     hub_names._commits.clear()
     with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
-        zero_shot._parts(name)
+        zero_shot._load_parts(name)
 
 
 # open_clip's architectures of these names leave their words to a repository, which may be another than their weights'.

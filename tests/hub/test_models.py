@@ -271,7 +271,7 @@ def hub(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub_names, "_commits", {})
     # Whoever does not answer for one is asked for others.
-    monkeypatch.setattr(hub_names, "_SILENCE", 0)
+    monkeypatch.setattr(hub_names, "_RETRY_AFTER", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
 
 

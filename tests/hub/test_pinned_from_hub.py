@@ -44,7 +44,7 @@ def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
     assert pinned.look_up(YUNET).download == 0
     hub.log.clear()
     repository.closed = "private"
-    hub_names._silent[constants.ENDPOINT] = float("inf"), OSError("gone")
+    hub_names._failures[constants.ENDPOINT] = float("inf"), OSError("gone")
     assert pinned.content(YUNET) == DATA and hub.fetched(FILE) == 0
 
 

@@ -162,4 +162,4 @@ def test_family_that_is_not_known_says_so():
     ["", "```python\n" + "(" * 10_000 + "\n```", "```py\n\0\n```", "```python\npipe(num_inference_steps=True)\n```"],
 )
 def test_cards_without_a_call_that_can_be_read_state_nothing(card):
-    assert [call for call in stated._calls(card) if call] == []
+    assert [call for call in stated._find_calls(card) if call] == []

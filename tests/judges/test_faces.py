@@ -50,7 +50,7 @@ def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
     def found(*shifts):
         boxes = torch.tensor([[x, -5.0, x + 10, 10] for x in shifts])
         scores = torch.tensor([0.5 + k / 8 for k in range(len(shifts))])
-        return detector._found({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
+        return detector._select_faces({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
 
     # 10 x 10 within the image, shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
     assert found(3.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625)]

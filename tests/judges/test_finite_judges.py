@@ -100,7 +100,7 @@ FEATURES = (lambda model, image: model.embed([image]), resnet)
     ],
 )
 def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, name, judge, parts):
-    monkeypatch.setattr(instance_models, "_LONGEST", 8)
+    monkeypatch.setattr(instance_models, "_MAX_TOKENS", 8)
     (see, load), own = judge, name in ("detector_folder", "tmp_path")
     of = str(request.getfixturevalue(name)) if own else tiny(name)
     model = load(of)

@@ -76,7 +76,7 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     digest = check_weights(tmp_path / "mine.pth")
     (said,) = caplog.messages
     assert "mine.pth" in said and "6726825d" in said
-    monkeypatch.setattr(features, "_KNOWN", digest[:8])
+    monkeypatch.setattr(features, "_EXPECTED_DIGEST", digest[:8])
     caplog.clear()
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
     for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):

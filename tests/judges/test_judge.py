@@ -190,7 +190,7 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     def unheard(*_, **__):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(huggingface, "described", unheard)
+    monkeypatch.setattr(huggingface, "fetch_info", unheard)
     monkeypatch.setattr(huggingface, "_commits", {})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"

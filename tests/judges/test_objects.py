@@ -94,7 +94,7 @@ def test_boxes_of_padded_images_are_relative_to_the_image(tmp_path):
     padded = np.concatenate([wide, np.zeros_like(wide)])
     detector = model_loading.Detector(str(tmp_path), "cpu", 0)
     with torch.no_grad():
-        of_image, of_square = detector.see([wide]), detector.see([padded])
+        of_image, of_square = detector.predict([wide]), detector.predict([padded])
     np.testing.assert_allclose(of_image.logits, of_square.logits, atol=1e-4)
     # The image is the upper half of the square: center, width and height.
     np.testing.assert_allclose(of_image.pred_boxes, of_square.pred_boxes.numpy() * [1, 2, 1, 2], atol=1e-4)

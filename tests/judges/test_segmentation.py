@@ -144,7 +144,7 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
 def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     from transformers import Florence2Processor
 
-    monkeypatch.setattr(instance_models, "_LONGEST", 12)
+    monkeypatch.setattr(instance_models, "_MAX_TOKENS", 12)
     tagger = instance_models._tagger(tiny("florence2"), LOW, (), "cpu")
     # Random weights answer in no form at all.
     assert [type(tags) for tags in tagger(photos)] == [list] * 3
@@ -202,7 +202,7 @@ def test_a_box_is_of_the_tag_whose_words_name_it():
     named = {"dog": "dog", "##board": "skateboard", "table wooden": "wooden table", "moon": "", "": ""}
     named["cup dog"] = "dog"  # both are named: the first tag of those alike
     for text, tag in named.items():
-        assert instance_models._named(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
+        assert instance_models._match_tag(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
 
 
 @pytest.mark.parametrize(

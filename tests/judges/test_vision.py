@@ -21,7 +21,7 @@ from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.people import judge_people
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import VisionSettings
-from biaslab.judges.vision import VisionJudge, chosen
+from biaslab.judges.vision import VisionJudge, find_choice
 from biaslab.pipeline import Pipeline
 from biaslab.planning.records import ModelUse
 from biaslab.settings import Settings
@@ -146,16 +146,16 @@ def test_an_answer_is_one_of_the_list():
     said[""] += ("It could be female", '{"answer": "male"} {"answer": "female"}', '{"answer":"male","answer":"female"}')
     said["male"] += ('Two people. {"answer": "male"} {"answer": "male"}',)
     for found, texts in said.items():
-        assert [chosen(text, ("female", "male", "unclear")) for text in texts] == [found] * len(texts)
+        assert [find_choice(text, ("female", "male", "unclear")) for text in texts] == [found] * len(texts)
     # The longer of two answers counts, and no is one.
     for text in ("dark brown", "dark brown, I think"):
-        assert chosen(text, ("brown", "dark brown")) == "dark brown"
-    assert chosen("No, there is none", ("yes", "no")) == "no"
-    assert chosen('{"answer": true}', ("yes", "no")) == "yes"
+        assert find_choice(text, ("brown", "dark brown")) == "dark brown"
+    assert find_choice("No, there is none", ("yes", "no")) == "no"
+    assert find_choice('{"answer": true}', ("yes", "no")) == "yes"
     # One may end in marks.
     for answer in ("Mr.", "A*", "yes!", "doesn’t", "+"):
         form = (answer, "Mrs.", "unclear")
-        assert chosen(json.dumps({"answer": answer}), form) == chosen(answer, form) == answer
+        assert find_choice(json.dumps({"answer": answer}), form) == find_choice(answer, form) == answer
 
 
 def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by, model):

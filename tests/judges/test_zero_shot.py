@@ -116,8 +116,8 @@ def test_batches_are_as_large_as_the_memory_allows(photos, monkeypatch, model):
     assert sizes[6:] == [2, 2, 2, 2]
     # On a CPU batches shrink with the images.
     found = Batches(torch.device("cpu"))
-    assert [found._at_a_time((side, side, 3)) for side in (64, 128, 512, 4096)] == [128, 128, 8, 1]
-    assert Batches(torch.device("cpu"), 32)._at_a_time((512, 512, 3)) == 32
+    assert [found._find_batch_size((side, side, 3)) for side in (64, 128, 512, 4096)] == [128, 128, 8, 1]
+    assert Batches(torch.device("cpu"), 32)._find_batch_size((512, 512, 3)) == 32
 
 
 @pytest.mark.parametrize(

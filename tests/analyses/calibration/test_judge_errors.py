@@ -423,7 +423,8 @@ def test_corrected_shares_of_skills_name_range_and_truth():
     shown, unshown, unreliable, dominated, unknown = found
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
     assert shown.supported_answer == "57.1 %; uncorrected, 60.0 %." and shown.question.endswith("(skill: objects)?")
-    assert shown.details == ("Bounds over single failure modes: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
+    limits = "Range if the detector made only one kind of error: 45.5 to 64.7 %."
+    assert shown.details == (limits, "Ground truth: 50.2 %.")
     assert len(unshown.details) == 1
     # A judge that does not discriminate, or a dominating correction, leaves no number to be ranked by.
     assert unreliable.supported_answer == dominated.supported_answer == "Inconclusive."
