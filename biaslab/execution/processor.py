@@ -50,6 +50,15 @@ def memory(device: str = "cpu") -> tuple[int, int]:
     return status.available, status.total
 
 
+def describe_device(device: str) -> str:
+    """Return a device with the name of its GPU, such as ``cuda:0 (NVIDIA H200)``; others as they are."""
+    if device.startswith("cuda"):
+        import torch
+
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return device
+
+
 def busy() -> float:
     """Return the average number of running processes per processor during the last minute."""
     return psutil.getloadavg()[0] / (psutil.cpu_count() or 1)

@@ -210,7 +210,6 @@ class Generator:
         import transformers
 
         checker = getattr(self.pipe, "safety_checker", None)
-        on_gpu = self.device.type == "cuda"
         return {
             "pipeline": type(self.pipe).__name__,
             "variant": self.family.variant,
@@ -222,7 +221,7 @@ class Generator:
             "height": self.height,
             "width": self.width,
             "dtype": self.settings.dtype,
-            "device": f"{self.device}" + (f" ({torch.cuda.get_device_name(self.device)})" if on_gpu else ""),
+            "device": processor.describe_device(f"{self.device}"),
             "batch_size": self.batch_size,
             "revision": self._commit,
             "versions": {m.__name__: str(m.__version__) for m in (torch, diffusers, transformers)},

@@ -207,7 +207,7 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captio
     command = ["run", str(root / f"params/{name}.yaml")]
     assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
     plan = capsys.readouterr().out
-    expected = {"Images: ", "Memory here (cpu): "}
+    expected = {"Images: ", "Memory of cpu: "}
     expected |= {"Price: "} if name == "paired-endpoint" else {"Time here: ", "Disk: "}
     assert {text for text in expected if text not in plan} == set()
     assert not list(tmp_path.glob("out/*/run.json"))

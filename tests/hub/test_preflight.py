@@ -183,7 +183,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2
     assert "of weights are to be fetched" in capsys.readouterr().err and stocked.fetched() == 0
-    assert "Memory here (cpu): " in said and "Time here" not in said and "Images: " in said
+    assert "Memory of cpu: " in said and "Time here" not in said and "Images: " in said
     assert cli.main([*words, "--fetch"]) == 0
     said = capsys.readouterr().out
     lines = {line.split()[0]: line for line in said.splitlines() if line}
