@@ -185,8 +185,8 @@ def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float
         )
     devices = {trial.result.device for trial in checked.trials if trial.result} or {"cpu"}
     for device in sorted(devices):
-        free, total = processor.memory(device)
-        notes.append(f"Memory of {processor.describe_device(device)}: {format_bytes(free)} of {format_bytes(total)} free.")
+        name, (free, total) = processor.describe_device(device), processor.memory(device)
+        notes.append(f"Memory of {name}: {format_bytes(free)} of {format_bytes(total)} free.")
     # The settings with which each model generates images; the image sizes may differ.
     notes += dict.fromkeys(
         f"{trial.use.name}: {trial.settings_description}." for trial in checked.trials if trial.settings_description
