@@ -205,7 +205,9 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captio
         # Its notebooks, or those of them that are executed here, have none.
         del sets["bootstrap_replicates"]
     command = ["run", str(root / f"params/{name}.yaml")]
-    assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
+    with monkeypatch.context() as patch:
+        patch.delenv(kernels.PREFLIGHT_DONE)
+        assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
     plan = capsys.readouterr().out
     expected = {"Images: ", "Memory of cpu: "}
     expected |= {"Price: "} if name == "paired-endpoint" else {"Time here: ", "Disk: "}
