@@ -1,6 +1,6 @@
 """BLIP and BLIP-2 by name: models that answer questions about images, or describe them in a sentence.
 
-The paired paper finds that such a judge of gender agrees with annotators on images of one person and hardly at all on
+The paired paper finds that such a gender judge agrees with annotators on images of one person and hardly at all on
 images of two (Table 9).
 
 Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors. Captions: dalleval paper,

@@ -32,7 +32,7 @@ ADVICE = {
     "judging.gender=endpoint:NAME.",
     "several_faces": "Set custom.all_faces=true to judge each face of your own images.",
     "face_too_small": "Lower judging.min_face_size to judge smaller faces.",
-    "uncertain": "Lower judging.threshold, or name another judge of gender (judging.gender).",
+    "uncertain": "Lower judging.threshold, or name another gender judge (judging.gender).",
     "unreadable": "Replace files that cannot be read, or convert them to PNG or JPEG.",
     "unannotated": "Annotate these images (biaslab annotate), or name a judge of images (judging.gender).",
 }

@@ -248,7 +248,7 @@ class Pipeline:
 
     @property
     def clip_judge(self) -> Judge | None:
-        """The first judge of gender that also embeds images and texts, such as an open_clip model."""
+        """The first gender judge that also embeds images and texts, such as an open_clip model."""
         return next((judge for judge in self.gender_judges if hasattr(judge, "embed")), None)
 
     @property
@@ -694,7 +694,7 @@ class Pipeline:
         """Return embeddings of images, by default by :attr:`clip_judge`.
 
         ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
-        None where the image cannot be read). Raises MissingInputError: No judge of gender is an open_clip model, or
+        None where the image cannot be read). Raises MissingInputError: No gender judge is an open_clip model, or
         there are no images. UnknownNameError: There is no such kind.
         """
         clip = None if judge else self.require_clip()
@@ -705,12 +705,12 @@ class Pipeline:
     def text_embeddings(self, texts: Iterable[str], judge: Judge | None = None) -> np.ndarray:
         """Return embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by default by :attr:`clip_judge`.
 
-        Raises MissingInputError: No judge of gender is an open_clip model.
+        Raises MissingInputError: No gender judge is an open_clip model.
         """
         return self.compute(similarity.embed_texts, list(texts), judge or self.require_clip())
 
     def require_clip(self) -> Judge:
-        """Return :attr:`clip_judge`. Raises MissingInputError: No judge of gender is an open_clip model."""
+        """Return :attr:`clip_judge`. Raises MissingInputError: No gender judge is an open_clip model."""
         if self.clip_judge is None:
             raise MissingInputError(
                 "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names.",

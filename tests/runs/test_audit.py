@@ -176,7 +176,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path
         ("", (), ""),
         ("triplets.objects=", (), "triplets/5_co_occurrence triplets/7_3_detector"),
         ("dalleval.detector=", (), "dalleval/4_1_paintskills dalleval/5_2_skills"),
-        # Without a judge of gender nobody says either; skin tones need faces alone.
+        # Without a gender judge nobody says either; skin tones need faces alone.
         (
             "dalleval.vqa= judging.gender=",
             ("dalleval",),

@@ -50,7 +50,7 @@ def confusion(answers: pd.DataFrame, *, paper: str) -> pd.DataFrame:
 def gender_confusion(
     judgements: Mapping[str, pd.DataFrame], references: Mapping[str, pd.Series], *, model: str = "", judge: str = ""
 ) -> pd.DataFrame:
-    """Return the confusion of a judge of gender, by source of the images and by reference.
+    """Return the confusion of a gender judge, by source of the images and by reference.
 
     An image of several occupations has a row for each, and one without a subject.
 

@@ -443,7 +443,7 @@ def _tone_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     ]
 
 
-# -- alignment, quality, and the judge of gender --------------------------------------------------------
+# -- alignment, quality, and the gender judge --------------------------------------------------------
 
 CAPTIONED = 1000
 """Captioned training images among which a text retrieves."""
@@ -480,7 +480,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         vectors = {name: _embed_images(pipeline, *image_set) for name, image_set in sets.items()}
     else:
         pipeline.omits("judging.gender")
-        row = {"images": "generated", "n": 0, "reason": "no judge of gender is an open_clip model"}
+        row = {"images": "generated", "n": 0, "reason": "no gender judge is an open_clip model"}
         rows += [row | {"metric": name} for name in ("R-precision", *_distances_by_name("CLIP"))]
     for name, (table, is_read) in vectors.items():
         if len(table) < 2:

@@ -160,6 +160,6 @@ def test_pipelines_by_judge_ask_for_the_same_images_and_no_more(tmp_path):
             pd.testing.assert_frame_equal(request.prompts, asked[kind].prompts)
             assert request.image_model.digest == asked[kind].image_model.digest
     assert other.part(Paired).kinds == ("single", "paired") and len(pipeline.part(Paired).kinds) > 2
-    # Of DALL-Eval, answers to a question take the place of the judge of gender.
+    # Of DALL-Eval, answers to a question take the place of the gender judge.
     assert pipelines_by_judge(pipeline, "dalleval")[0] == pipeline.settings.dalleval.vqa
     assert others["vqa:mini-vqa"].part(DallEval).gender_is_judged

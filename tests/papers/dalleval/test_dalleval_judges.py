@@ -304,7 +304,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
-    # Without a judge of gender either, faces have tones.
+    # Without a gender judge either, faces have tones.
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
     assert set(bare["status_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
