@@ -275,7 +275,7 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         details = record["details"]
         if record["tests"] and level < record["alpha"]:
             rule = "which controls the false discovery rate across the report"
-            details = [*details, f"Tests are significant at an adjusted p of at most {format_number(level)}, {rule}."]
+            details = [*details, f"Tests are significant at an adjusted p of at most {level:.2g}, {rule}."]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
     p_values = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
