@@ -156,7 +156,7 @@ class Finding:
         if self.is_tested and self.test == "t" and isfinite(self.n):
             return (*self.details, f"Student's t test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
-            return (*self.details, f"A single test takes at least {self.min_units} {self.n_unit}.".replace(" .", "."))
+            return (*self.details, f"This test requires at least {self.min_units} {self.n_unit}.".replace(" .", "."))
         return self.details
 
     @property
@@ -274,8 +274,9 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         arguments = record["claim"], record["tests"], level
         details = record["details"]
         if record["tests"] and level < record["alpha"]:
-            rule = "which controls the false discovery rate across the report"
-            details = [*details, f"Tests are significant at an adjusted p of at most {level:.2g}, {rule}."]
+            share = f"{level / record['alpha']:.2g}"
+            rule = f"{share} of the report's headlines are significant; Benjamini–Bogomolov"
+            details = [*details, f"Groups count at a Holm-adjusted p of at most {level:.2g} ({rule})."]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
     p_values = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"

@@ -144,9 +144,9 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
         return PairedDifference(mean, np.nan, np.nan, np.nan, n, min_p, reason)
 
     if n < n_required or any(v.size < 2 for v in lists):
-        return untested(f"n is {n}; a test takes {n_required} or more")
+        return untested(f"n is {n}; this test requires {n_required} or more")
     if n_nonzero < n_required:
-        return untested(f"{n_nonzero} of {n} units differ; a test takes {n_required} or more")
+        return untested(f"{n_nonzero} of {n} units differ; this test requires {n_required} or more")
     if any(checks.constant(v) for v in lists):
         return untested("every unit differs by the same amount")
     summaries = [(v.size, float(v.mean()), float(v.std(ddof=1)), float(stats.skew(v))) for v in lists]

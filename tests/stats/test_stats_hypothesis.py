@@ -228,7 +228,7 @@ def test_p_is_below_the_level_exactly_where_the_interval_leaves_0_out(values, co
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([1.0, 2, 3, 4, 5], "n is 5; a test takes 6 or more"),
+        ([1.0, 2, 3, 4, 5], "n is 5; this test requires 6 or more"),
         ([0.0] * 20 + [1.0, 2, 3, 4, 5], "5 of 25 units differ; a test takes 6 or more"),
         ([2.0] * 7, "every unit differs by the same amount"),
         ([0.0] * 9, "0 of 9 units differ; a test takes 6 or more"),
