@@ -216,7 +216,7 @@ def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
         roles = lexicons.load("paired_roles")
         levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
         chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]
-        return tuple(role(occupation_name, name, named=i == 0) for i, name in enumerate(chosen[:count]))
+        return tuple(role(occupation_name, name, with_occupation=i == 0) for i, name in enumerate(chosen[:count]))
     lists = lexicons.load("paired_occupations")
     first, second = ("female", "male") if u[2] < 0.5 else ("male", "female")
     left = lists[first][int(u[3] * len(lists[first]))]

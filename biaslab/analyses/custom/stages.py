@@ -264,7 +264,7 @@ class Custom(Part):
                 )
             replies = self._pipeline.ask(self.question_setting, source, units)
             allowed = (*question.answers, NO_PERSON)
-            replies["answer"] = [vision.chosen(text, allowed) for text in replies["answer"]]
+            replies["answer"] = [vision.find_choice(text, allowed) for text in replies["answer"]]
             replies = replies.set_index(units.index)
             answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
             reasons = replies["reason"].where(replies["reason"] != "", replies["status"])

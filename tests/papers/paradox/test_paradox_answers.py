@@ -67,7 +67,7 @@ def test_embedded_models_and_worlds_are_told_apart():
         return answers.embedded.findings(paradox.embedded(rows))
 
     (found,) = words("mini", "mini")
-    assert found.model == "mini" and "embedded model" in found.answer and found.details == ()
+    assert found.model == "mini" and "bundled model" in found.answer and found.details == ()
     # A real model on the embedded world's captions is no embedded one.
     (found,) = words("org/model", "mini")
     assert found.model == "org/model" and "training data" in found.answer and len(found.details) == 1
