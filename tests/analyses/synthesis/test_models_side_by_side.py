@@ -110,12 +110,12 @@ def test_few_units_have_no_interval_and_no_verdict():
     five = [0.019, 0.021, 0.018, 0.02, 0.004]
     found = differences(rows("a", five), rows("b", [0.0] * 5))
     assert found[["ci_low", "ci_high", "p", "p_holm"]].isna().all(axis=None)
-    assert found["min_attainable_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
+    assert found["min_attainable_p"].item() == 2 / 32 and "requires 6" in found["reason"].item()
     (said,) = answered(found)
     assert (
         said.supported_answer == "Inconclusive (only 5 paired units)."
         and not said.is_significant
-        and "takes 6" in said.details[0]
+        and "requires 6" in said.details[0]
     )
     # Of twenty units only five differ: differences of 0 could flip either way, and change nothing.
     found = differences(rows("a", five + [0.0] * 15), rows("b", [0.0] * 20))
