@@ -27,7 +27,7 @@ import pandas as pd
 
 from biaslab import lexicons, reference
 from biaslab.errors import InputError, unknown_name
-from biaslab.papers.paired.prompts import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
+from biaslab.papers.paired.prompts import LEVELS, Person, occupation, power_occupations, role, sentence, stereotypes
 from biaslab_world import truthful
 from biaslab_world.captions import words
 from biaslab_world.looks import OUTFITS
@@ -163,10 +163,12 @@ def _identities(phrases: Sequence[str], text: str) -> list[Person]:
     roles = {name.lower(): name for level_roles in lexicons.load("paired_roles").values() for name in level_roles}
     split = [phrase.rpartition(" ") for phrase in phrases]
     # In a prompt about power, only the person on the left is named with the occupation; it holds for both.
-    shared_occupation = next((names[o] for o, _, r in split if r in roles and names.get(o) in with_power()), None)
+    shared_occupation = next(
+        (names[o] for o, _, r in split if r in roles and names.get(o) in power_occupations()), None
+    )
     people = []
     for phrase, (occupation_name, _, role_name) in zip(phrases, split, strict=True):
-        if role_name in roles and names.get(occupation_name) in with_power():
+        if role_name in roles and names.get(occupation_name) in power_occupations():
             people.append(role(names[occupation_name], roles[role_name]))
         elif shared_occupation and phrase in roles:
             people.append(role(shared_occupation, roles[phrase], with_occupation=False))
@@ -212,7 +214,7 @@ class Row:
 def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
     kind = pick(_KINDS, u[0])
     if kind == "power":
-        occupation_name = with_power()[int(u[1] * len(with_power()))]
+        occupation_name = power_occupations()[int(u[1] * len(power_occupations()))]
         roles = lexicons.load("paired_roles")
         levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
         chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]

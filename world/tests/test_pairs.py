@@ -36,7 +36,7 @@ def test_scores_of_the_world_are_the_printed_ones():
         assert np.mean([s for g, s in single_scores if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
     for level, partner, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
-        people = [(asking.role(o, level), asking.role(o, partner)) for o in asking.with_power()]
+        people = [(asking.role(o, level), asking.role(o, partner)) for o in asking.power_occupations()]
         role_scores = [_score(a, pairs.probability_female(a, b)) for a, b in people]
         assert np.mean(role_scores) == pytest.approx(printed, abs=0.02)
 

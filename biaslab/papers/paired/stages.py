@@ -81,7 +81,7 @@ class Paired(Part):
         # The occupations that fit stereotypes most are not known yet, but their number is.
         people = possible.people[possible.people["level"] == ""].drop_duplicates("occupation")
         top = {g: group["occupation"].head(TOP).tolist() for g, group in people.groupby("stereotype")}
-        return asking.only(possible, _top_prompt_ids(possible, top))
+        return asking.select_prompts(possible, _top_prompt_ids(possible, top))
 
     @cached_method
     def possible_prompts(self, kind: str) -> Prompts:
@@ -203,7 +203,7 @@ def _make_dependent_prompts(pipeline: Pipeline, kind: str) -> Prompts:
     stages = pipeline.part(Paired)
     if kind == "intervention":
         possible = stages.possible_prompts(kind)
-        return asking.only(possible, _top_prompt_ids(possible, stages.top_occupations()))
+        return asking.select_prompts(possible, _top_prompt_ids(possible, stages.top_occupations()))
     critiques = stages.critiques(int(kind.removeprefix(ROUND)))
     return _replace_setting(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 
