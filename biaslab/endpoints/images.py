@@ -35,7 +35,7 @@ from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, L
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
 from biaslab.hub.image_sources import UnreadableImage, decode
-from biaslab.io.image_files import PLAIN, is_black, plain_share
+from biaslab.io.image_files import PLAIN_SHARE, is_black, plain_share
 
 REFUSED = "refused"
 # The outcomes of images and their meanings. Images with outcomes in CACHED_OUTCOMES are not requested again.
@@ -256,7 +256,8 @@ class _ImageRequests(Requests):
             files.append(path)
             images.append(decode(path.read_bytes()))
         if any(
-            isinstance(image, UnreadableImage) or is_black(image) or plain_share(image) >= PLAIN for image in images
+            isinstance(image, UnreadableImage) or is_black(image) or plain_share(image) >= PLAIN_SHARE
+            for image in images
         ):
             return False
         if not np.array_equal(*images):

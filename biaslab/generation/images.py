@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_whole, locked, replace
+from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_valid, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator
 from biaslab.generation.settings import GenerationSettings
@@ -216,7 +216,7 @@ class GeneratedImages(GeneratedSource):
             with contextlib.suppress(OSError, ValueError):
                 columns = pq.read_table(path, columns=_KEY).to_pydict()
                 self._places |= dict.fromkeys(zip(*columns.values(), strict=True), path)
-        shards = (load_if_whole(path) for path in {self._places[key] for key in keys if key in self._places})
+        shards = (load_if_valid(path) for path in {self._places[key] for key in keys if key in self._places})
         frames = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
         frames = [shard[shard.index.isin(keys)] for shard in frames]
         rows = pd.concat(frames) if frames else pd.DataFrame()

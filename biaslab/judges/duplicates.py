@@ -22,7 +22,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import join_values
-from biaslab.io.image_files import PLAIN, UnreadableImage, is_black, plain_share
+from biaslab.io.image_files import PLAIN_SHARE, UnreadableImage, is_black, plain_share
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER, WITHHELD
 
 SIDE = 16
@@ -101,7 +101,7 @@ def find_duplicates(
     table = table.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
     in_several_groups = (table["pixels"] != "") & (table.groupby("pixels")["group"].transform("nunique") > 1)
     plain = table["plain"].astype(float)
-    table.loc[(plain == 1) | ((plain >= PLAIN) & in_several_groups), "status"] = PLACEHOLDER
+    table.loc[(plain == 1) | ((plain >= PLAIN_SHARE) & in_several_groups), "status"] = PLACEHOLDER
     table.loc[table["is_black"].astype(bool), "status"] = BLACK
     candidates = table[(table["pixels"] != "") & (table["status"] == "")]
     # Ids are sorted by their trailing number, so that ``nurse/2`` comes before ``nurse/10``.

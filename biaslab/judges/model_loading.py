@@ -190,7 +190,7 @@ class TransformersModel:
 
     def checked(self, numbers):
         """Return the output of the model unchanged; raises InputError where a number is not finite."""
-        return finite.checked(numbers, self.name, self.model.dtype)
+        return finite.check_finite(numbers, self.name, self.model.dtype)
 
     def greedy(self, max_tokens: int) -> dict[str, Any]:
         """Return options for greedy decoding of at most ``max_tokens`` tokens, which override the checkpoint's.

@@ -21,7 +21,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import fetch_images
-from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed_texts, nearest_captions
+from biaslab.captions.embeddings import COLUMNS, NEAREST_APPROACHES, Encoder, embed_texts, nearest_captions
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.indicators import find_indicators
 from biaslab.captions.paraphrase import paraphrases
@@ -106,7 +106,7 @@ class Pipeline:
         filled = settings.for_model(model).with_defaults(registry.settings(model))
         if not filled.captions.encoder:
             # Without an encoder there are no nearest captions.
-            unsupported = [name for name in filled.captions.approaches if name not in NEAREST]
+            unsupported = [name for name in filled.captions.approaches if name not in NEAREST_APPROACHES]
             filled = filled.changed(captions={"approaches": unsupported})
         self.settings = filled
         self.seed = seed
@@ -423,7 +423,7 @@ class Pipeline:
     @property
     def asks_for_nearest(self) -> bool:
         """Whether any approach selects the captions nearest to prompts."""
-        return bool(set(NEAREST).intersection(self.settings.captions.approaches))
+        return bool(set(NEAREST_APPROACHES).intersection(self.settings.captions.approaches))
 
     @property
     def fetches_images(self) -> bool:

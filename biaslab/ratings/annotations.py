@@ -372,7 +372,7 @@ def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
     if len(columns) > MOST_COLUMNS:
         number = annotations.groupby(ITEM, sort=False).cumcount() + 1
         columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
-    if len(items) * len(columns) > delimited.MOST_CELLS:
+    if len(items) * len(columns) > delimited.MAX_CELLS:
         raise InputError(f"{len(items)} images with {len(columns)} annotations each exceed the memory.")
     wide = annotations.assign(column=column).pivot(index=ITEM, columns="column", values="label")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(items[ITEM]), columns=columns)

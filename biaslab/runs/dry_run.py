@@ -317,7 +317,7 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
         lines.append(
             f"Time here: {time_here} to generate them, estimated from {n} partly generated images, plus classification"
         )
-        if (busy := processor.busy()) > _BUSY:
+        if (busy := processor.load_per_processor()) > _BUSY:
             load = f"{busy:.1f} processes wanted each processor"
             lines.append(f"  This machine was busy: {load}. Alone it may be many times as fast.")
         root, size = requests[0].pipeline.cache.root, float(rows["bytes"].sum())

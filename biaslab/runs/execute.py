@@ -67,7 +67,7 @@ def _make_kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     # If a batch system starts the cluster, all notebooks share one.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
         variables |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))
-    modules = sorted(code_digest.imported_digest(cell for job in jobs for cell in job.notebook.cells))
+    modules = sorted(code_digest.imported_modules(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     return kernels.Kernels(workers, variables, [*_MODULES.split(), *modules])

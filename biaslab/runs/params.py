@@ -27,7 +27,7 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, name_help, near_matches
 from biaslab.io import plainyaml, reading
-from biaslab.io.places import is_packaged, project_root
+from biaslab.io.places import packaged_root, project_root
 from biaslab.report import records
 from biaslab.schema import old_names, tables, values
 from biaslab.schema.groups import Group, Integer, Texts, field, unknown_help
@@ -175,7 +175,7 @@ def load(
     path = Path(path)
     if given is None:
         # The package's own parameters files can be named from any folder.
-        package_path = is_packaged() / path
+        package_path = packaged_root() / path
         given = read_yaml(package_path if package_path.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
@@ -433,7 +433,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 def _notebooks_dir(path: Path) -> Path:
     """Return the folder of notebooks at or above the file or the working folder, else the package's own."""
-    for root in (project_root(path.parent), project_root(), is_packaged()):
+    for root in (project_root(path.parent), project_root(), packaged_root()):
         # The notebooks in a run's folder were executed, and contain its parameters.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"

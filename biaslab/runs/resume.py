@@ -11,7 +11,7 @@ from pathlib import Path
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import ParameterError, RunError, UnknownNameError
-from biaslab.io.reading import altered
+from biaslab.io.reading import describe_changes
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
@@ -85,7 +85,7 @@ def notebook_code(notebook: Notebook) -> dict[str, str]:
         papers = set(tables.measuring_papers())
     modules = [module for module in sources.modules() if module.split(".")[2] in papers]
     return code_digest.function_digests(
-        Study, report.render_notebook, *modules, *sorted(code_digest.imported_digest(notebook.cells))
+        Study, report.render_notebook, *modules, *sorted(code_digest.imported_modules(notebook.cells))
     )
 
 
@@ -135,7 +135,9 @@ def select_jobs(
         if not is_finished or (record["reason"] != job.reason if job.reason else "files" not in record):
             remaining_jobs.append(job)
         elif change := ", ".join(
-            filter(None, (altered(folder, record.get("files", {})), *map(changes.get, record.get("measured", ()))))
+            filter(
+                None, (describe_changes(folder, record.get("files", {})), *map(changes.get, record.get("measured", ())))
+            )
         ):
             remaining_jobs.append(job)
             notes.append(f"{job.slug} is executed again, because {change} since it finished.")
@@ -161,7 +163,9 @@ def _find_altered_tables(folder: Path, earlier: list[dict]) -> dict[str, str]:
     digests: dict[str, set[str]] = {}
     for name, digest in (item for notebook in earlier for item in notebook.get("measured", {}).items()):
         digests.setdefault(name, set()).add(digest)
-    changes_by_name = {name: [altered(folder, {name: digest}) for digest in values] for name, values in digests.items()}
+    changes_by_name = {
+        name: [describe_changes(folder, {name: digest}) for digest in values] for name, values in digests.items()
+    }
     return {name: changes[0] for name, changes in changes_by_name.items() if all(changes)}
 
 
@@ -173,7 +177,7 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
         return None
     if len(earlier["notebooks"]) != len(kept_records) or "files" not in earlier:
         return None
-    if change := altered(folder, earlier["files"]):
+    if change := describe_changes(folder, earlier["files"]):
         messages.append(f"Tables, figures and pages are created again, because {change} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
@@ -182,7 +186,7 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
 def check_tables(folder: Path, record: Mapping) -> None:
     """Raise RunError if a table of a run, results or measurements, has changed or is missing since the run ended."""
     digests = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
-    if change := altered(folder, digests):
+    if change := describe_changes(folder, digests):
         fix = "Start the run again: it creates them again from the results of its notebooks."
         raise RunError(f"In {folder}, {change} since the run ended. {fix}")
 

@@ -7,7 +7,7 @@ from fake_endpoint import KEY, completion, failure
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
-from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
+from biaslab.captions.paraphrase import ERRORS, LONGEST_CAPTION, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError
@@ -137,7 +137,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     by_rule = paraphrase(caption, "prime minister", 5)
     found = by_model(server, [caption], ["prime minister"], seed=5)
     assert found[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
-    assert outcome in WHY
+    assert outcome in ERRORS
     assert len(server.requests) == 4
 
 

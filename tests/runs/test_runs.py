@@ -548,7 +548,7 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, mark
     table, record = pd.read_csv(folder / "tables/paradox_percent_female.csv"), read_record(folder)
     assert table["percent_female"].tolist() == [27]
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert reading.altered(folder, record["files"] | record["notebooks"][0]["files"]) == ""
+    assert reading.describe_changes(folder, record["files"] | record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
