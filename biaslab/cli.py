@@ -431,7 +431,9 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
 
     names = ("preset", "name", "title", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
     audit_options = {name: getattr(arguments, name) for name in names}
-    parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **audit_options)
+    parameters = audit.make_parameters(
+        arguments.models, set_here=params.setting_names(arguments.overrides), **audit_options
+    )
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.

@@ -79,7 +79,7 @@ def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: An
         for entry in open_pipelines
         for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
     ]
-    say = execute.print_aside if progress else None
+    say = execute.print_message if progress else None
     return preflight.run_preflight(image_requests(open_pipelines), uses, say=say, **options)
 
 
@@ -91,7 +91,7 @@ def describe_omissions(planned: list[jobs.Job]) -> list[str]:
     pipelines = jobs.pipelines(planned)
     return [
         *jobs.describe_omissions(planned),
-        *jobs.unmatched(pipelines),
+        *jobs.describe_unmatched(pipelines),
         *check_ratings(image_requests(pipelines)),
     ]
 

@@ -36,7 +36,7 @@ from biaslab.schema.values import dotted
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
-MOST_VARIANTS = 1_000
+MAX_VARIANTS = 1_000
 """Maximum number of variants of a run, each of which executes every notebook."""
 # Maximum size of a parameters file in bytes; YAML's reader takes about a second per million.
 _MOST_BYTES = 5_000_000
@@ -123,12 +123,12 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, unchanged and in words.
 
         Without a sweep, there is one empty combination. In words, a mapping is a text of its differences from the
-        other mappings. Raises ParameterError: There are more than :data:`MOST_VARIANTS` combinations.
+        other mappings. Raises ParameterError: There are more than :data:`MAX_VARIANTS` combinations.
         """
-        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+        if (n := math.prod(map(len, self.sweep.values()))) > MAX_VARIANTS:
             lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
             raise ParameterError(
-                f"The lists of values make {n:,} variants ({lists}); at most {MOST_VARIANTS:,}. Give shorter lists."
+                f"The lists of values make {n:,} variants ({lists}); at most {MAX_VARIANTS:,}. Give shorter lists."
             )
         words = {k: _describe_differences(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (

@@ -15,7 +15,7 @@ from biaslab.io.reading import describe_changes
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
-from biaslab.runs.jobs import Job, input_of
+from biaslab.runs.jobs import Job, input_name
 from biaslab.runs.params import Notebook
 from biaslab.schema import tables
 from biaslab.study import Study, sources
@@ -28,7 +28,7 @@ _TABLES = ("tables/", f"{sources.MEASURED}/")
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
 
-def read(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
+def read_earlier(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
     """Return the records of the notebooks in the run's folder, and whether it contains another run to replace."""
     if (folder / records.FILE).exists():
         fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
@@ -63,8 +63,8 @@ def fingerprint(
     source = job.request and job.request.source
     images = source is None or makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
-    inputs = [record["inputs"].get(input_of(job), ""), judges]
-    code = [notebook_code(job.notebook), [] if source == "published" else guests, declared()]
+    inputs = [record["inputs"].get(input_name(job), ""), judges]
+    code = [notebook_code(job.notebook), [] if source == "published" else guests, declarations_digest()]
     content = [job.slug, text, job.parameters_given, inputs, *code, packages]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -105,7 +105,7 @@ def plugin_digests(images: bool) -> list[str]:
     return sorted(digests)
 
 
-def declared() -> str:
+def declarations_digest() -> str:
     """Return a digest of the declarations in data files: tables, titles and captions."""
     files = (*tables.files(), *texts.files())
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

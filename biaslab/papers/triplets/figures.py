@@ -80,7 +80,7 @@ def dependency(example: Any) -> Figure:
     ``example`` is the result of :func:`biaslab.papers.triplets.measure.dependency_example`.
     """
     if example is None:
-        return style.nothing("The source has no images with maps of words and objects.")
+        return style.message_figure("The source has no images with maps of words and objects.")
     objects = list(zip(example.objects, example.groups, example.object_masks, strict=True))[:6]
     words = list(zip(example.words, example.word_masks, strict=True))[:5]
     columns = max(len(objects), len(words) + 1)
