@@ -284,7 +284,7 @@ class Pipeline:
     @cached_value
     def occupations(self) -> tuple[str, ...]:
         """The occupations: those of the settings, of their file, or the paper's."""
-        names = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
+        names = word_files.select_occupations(self.words, self.settings.captions.occupations, "captions.occupations")
         return names or tuple(lexicons.load("paradox_occupations"))
 
     @cached_value

@@ -204,7 +204,7 @@ def _missing_words(words: Words, paper: str) -> str:
     return ""
 
 
-def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
+def select_occupations(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations ``names`` of a file, or all without names. Raises ParameterError: It lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
         raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")

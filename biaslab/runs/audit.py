@@ -100,7 +100,7 @@ def make_parameters(
             judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
         prompt_columns = (open_folder(pattern.removeprefix(IMAGES), group_by).people["prompt"] for pattern in folders)
-        for paper in custom_prompts.papers_of(chain.from_iterable(prompt_columns)):
+        for paper in custom_prompts.find_papers(chain.from_iterable(prompt_columns)):
             notebooks += custom["papers"][paper]["notebooks"]
             settings = _merge(settings, custom["papers"][paper]["settings"])
     custom_settings = {"prompts_file": prompts, "benchmark_file": benchmark, "group_by": group_by}

@@ -126,7 +126,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
                 f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if other_models:
-            model_list = custom_prompts.listed(other_models, models)
+            model_list = custom_prompts.describe_names(other_models, models)
             sentences.append(f"{name} annotates images of models that are not in this run: {model_list}.")
         ids_by_request = [_find_image_ids(request) for request in file_requests]
         if None in ids_by_request:

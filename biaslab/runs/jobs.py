@@ -19,7 +19,7 @@ from biaslab.planning.planning_pipeline import COUNTS
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import groups, tables
-from biaslab.schema.values import check_draws, dotted
+from biaslab.schema.values import check_draws, flatten
 from biaslab.settings import Settings
 from biaslab.study import sources
 from biaslab.study.study import PARTS
@@ -338,7 +338,7 @@ def input_name(job: Job) -> str:
     if request.makes_images:
         from biaslab.pipeline.paths import INPUTS
 
-        settings = dotted(job.parameters_given.get("settings") or {})
+        settings = flatten(job.parameters_given.get("settings") or {})
         file_inputs = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
         return ", ".join([f"{request.source}: {request.generating_model}", *file_inputs])
     return str(Path(request.annotations if request.source == "annotations" else request.source))

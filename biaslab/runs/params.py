@@ -31,7 +31,7 @@ from biaslab.io.places import packaged_root, project_root
 from biaslab.report import records
 from biaslab.schema import old_names, tables, values
 from biaslab.schema.groups import Group, Integer, Texts, field, unknown_help
-from biaslab.schema.values import dotted
+from biaslab.schema.values import flatten
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
@@ -143,7 +143,7 @@ _RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
 
 
 def _describe_differences(mappings: list[dict]) -> list[str]:
-    mappings = [dotted(mapping) for mapping in mappings]
+    mappings = [flatten(mapping) for mapping in mappings]
     names = list(dict.fromkeys(name for mapping in mappings for name in mapping))
     differing_names = [n for n in names if len({repr(mapping.get(n)) for mapping in mappings}) > 1]
     words = ({n: mapping[n] for n in differing_names if n in mapping} for mapping in mappings)

@@ -133,7 +133,7 @@ def names(group: type[Group]) -> list[str]:
     return [name for name, _ in fields(group)]
 
 
-def places(group: type[Group]) -> dict[str, Place]:
+def path_settings(group: type[Group]) -> dict[str, Place]:
     """Return the settings that are marked as places, by their dotted names."""
     return {name: m for name, info in fields(group) for m in info.metadata if isinstance(m, Place)}
 

@@ -257,7 +257,7 @@ def digest(request: Request) -> str:
     hasher = hashlib.sha256()
     for path in paths:
         hasher.update(path.name.encode())
-        hasher.update(reading.content(path, most=tables.MOST_BYTES))
+        hasher.update(reading.content(path, most=tables.MAX_BYTES))
     return hasher.hexdigest()
 
 

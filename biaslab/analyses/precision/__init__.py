@@ -6,7 +6,7 @@ Functions take headlines and tables, and return tables.
 
 # ruff: noqa: F401
 from biaslab.analyses.precision import figures
-from biaslab.analyses.precision.analysis import annotated, components, estimates
+from biaslab.analyses.precision.analysis import components, estimates, select_annotated
 from biaslab.analyses.precision.measure import ratings
 from biaslab.papers.answers import load_answers
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.analyses.custom.prompts import ALL
-from biaslab.analyses.ratings.sample import LABEL_SETS, judged_and_voted
+from biaslab.analyses.ratings.sample import LABEL_SETS, join_votes
 from biaslab.judges.annotation_questions import UNSURE
 from biaslab.metrics import agreement as measures
 from biaslab.metrics.amplification import DEFINITIONS
@@ -168,7 +168,7 @@ def agreement(
     sets, ratings, n_annotators = LABEL_SETS, label_matrix(table, images), len(annotators(table))
     if (table["label"] == OTHER).any():
         sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
-    pairs = None if judgements is None else judged_and_voted(table, judgements)
+    pairs = None if judgements is None else join_votes(table, judgements)
     rows = []
     for subset in (ALL,) if pairs is None else (ALL, *SOURCES):
         about = {"subset": subset, "n_annotators": n_annotators}
