@@ -157,7 +157,7 @@ def annotate(
         # Questions cover each person in an image.
         sample_rows = sample_rows[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
     if any(question.placeholders & {"object", "noun"} for question in selected_questions) and "noun" not in sample_rows:
-        sample_rows = annotation_questions.name_objects(sample_rows, nouns.load(tagger).of)
+        sample_rows = annotation_questions.name_objects(sample_rows, nouns.load(tagger).find_nouns)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(sample_rows, sources, target, seed=seed, private=private, questions=selected_questions)
     return page._replace(left_out={**left_out, **page.left_out})

@@ -315,7 +315,7 @@ def _measure_scores(pipeline: Pipeline) -> list[Measured]:
 
 def _measure_words(pipeline: Pipeline) -> list[Measured]:
     """Return the agreement of word maps with the true masks in noised drawings."""
-    agreement = pipeline.part(Triplets).dependency.drawn_agreement().query("noise == 0")
+    agreement = pipeline.part(Triplets).dependency.drawing_agreement().query("noise == 0")
     rows = []
     for kind, rows_of_kind in agreement[agreement["mask"] == "own"].groupby("kind"):
         for name in ("overlap", "auc"):

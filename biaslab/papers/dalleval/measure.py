@@ -29,7 +29,7 @@ from biaslab.metrics.retrieval import (
 )
 from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
-from biaslab.papers.dalleval.analysis.bias import ASKED
+from biaslab.papers.dalleval.analysis.bias import VQA_JUDGE
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.papers.dalleval.stages import DallEval
@@ -187,7 +187,7 @@ def _has_ground_truth(pipeline: Pipeline) -> bool:
     return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
-def truth(pipeline: Pipeline | None) -> str:
+def reference_name(pipeline: Pipeline | None) -> str:
     """Return the name of the images that match PaintSkills' prompts; "drawings" without a pipeline."""
     authors = pipeline is not None and pipeline.settings.dalleval.paintskills
     return "PaintSkills' images" if authors else "drawings"
@@ -322,7 +322,7 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     )
     unclear = (gender == "unsure").groupby(images["profession"], sort=False).sum()
     averages["n_unclear"] = averages["profession"].map(unclear)
-    averages["judge"] = pipeline.settings.judging.gender if is_judged else ASKED
+    averages["judge"] = pipeline.settings.judging.gender if is_judged else VQA_JUDGE
     return _table(pipeline, averages, "dalleval_average_gender")
 
 
@@ -384,16 +384,18 @@ def _skill_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
         requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
     scenes = judging.verdicts(detections, requests, **_rule_options(pipeline))
     scenes["n_detected"] = judging.count_statements(detections, scenes, s.threshold)
-    scenes = scenes.assign(judge=redact.basename(s.detector), reference=truth(pipeline), subject=scenes["object"])
+    scenes = scenes.assign(
+        judge=redact.basename(s.detector), reference=reference_name(pipeline), subject=scenes["object"]
+    )
     verdicts = scenes.assign(
         quantity="skill: " + scenes["skill"],
         condition=scenes["truth_failure"],
-        truth=_yes_no(scenes["truth_failure"] == ""),
+        reference_name=_yes_no(scenes["truth_failure"] == ""),
         answer=_yes_no(scenes["correct"]),
     )
     counts = scenes[scenes["skill"] == "count"]
     n_true, detected = (counts[name].astype(int).astype(str) for name in ("truth_n", "n_detected"))
-    return [verdicts, counts.assign(quantity="number", truth=n_true, answer=detected)]
+    return [verdicts, counts.assign(quantity="number", reference_name=n_true, answer=detected)]
 
 
 def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
@@ -406,16 +408,20 @@ def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     frames = [] if no_faces else _tone_confusion(pipeline)
     if not no_answers:
         answer = images["gender_vqa"].where(images["gender_vqa"] != "", images["reason_vqa"])
-        frames.append(images.assign(judge=ASKED, quantity="gender", truth=images["truth_gender"], answer=answer))
+        frames.append(
+            images.assign(judge=VQA_JUDGE, quantity="gender", reference_name=images["truth_gender"], answer=answer)
+        )
         columns = [images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing")]
         for attribute in ATTRIBUTES:
             is_shown, is_seen, is_unread = (names.map(lambda listed, a=attribute: a in listed) for names in columns)
             answer = np.where(is_unread, "no answer", _yes_no(is_seen))
-            rows = images.assign(judge=ASKED, quantity="attribute", subject=attribute, truth=_yes_no(is_shown))
+            rows = images.assign(
+                judge=VQA_JUDGE, quantity="attribute", subject=attribute, reference_name=_yes_no(is_shown)
+            )
             frames.append(rows.assign(answer=answer))
     if not no_gender:
         answer = images["gender_judge"].where(images["status_judge"] == JUDGED, images["status_judge"])
-        frames.append(images.assign(quantity="gender", truth=images["truth_gender"], answer=answer))
+        frames.append(images.assign(quantity="gender", reference_name=images["truth_gender"], answer=answer))
     return frames
 
 
@@ -436,7 +442,9 @@ def _tone_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
         methods["ITA as released"] = tones.monk_tone(colours, "released")
         methods["nearest swatch in RGB"] = tones.nearest_swatch(colours)
     methods["nearest swatch, pixels by YCrCb"] = tones.nearest_swatch(by_chroma)
-    rows = faces[["image_id"]].assign(quantity="skin tone", truth=faces["truth_skin_tone"].astype(int).astype(str))
+    rows = faces[["image_id"]].assign(
+        quantity="skin tone", reference_name=faces["truth_skin_tone"].astype(int).astype(str)
+    )
     return [
         rows.assign(judge=name, answer=["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in answers])
         for name, answers in methods.items()

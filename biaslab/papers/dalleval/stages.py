@@ -98,7 +98,7 @@ class DallEval(Part):
         scenes = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
         sample = _sample_scenes(scenes.assign(n_images=1), s.calibration_images, rng).reset_index(drop=True)
         if s.paintskills:
-            return _authors_images(s.paintskills, paintskills.swapped(sample, scenes, rng))
+            return _authors_images(s.paintskills, paintskills.swap_prompts(sample, scenes, rng))
         truth = pipeline.require_ground_truth("the detector's error", "dalleval")
         vae = pipeline.image_model("dalleval").autoencoder
         failures = dict.fromkeys(truth.failure_modes, 0.5 / len(truth.failure_modes))

@@ -762,7 +762,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     renders = dalleval.measure.confusion(p).query("quantity.str.startswith('skill')")
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
     assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
-    assert set(renders["reference"]) == {dalleval.measure.truth(p)}
+    assert set(renders["reference"]) == {dalleval.measure.reference_name(p)}
 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):

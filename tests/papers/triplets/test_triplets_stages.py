@@ -344,7 +344,7 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     }
     assert shown.loc[shown["dataset"] == "captions.txt", "seed"].eq(0).all()
     chosen = shown.tail(3)[["dataset", "triplet_id"]].drop_duplicates()
-    assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
+    assert triplets.measure.select_first_seed(p, chosen)["prompt_gender"].tolist() == [
         *("neutral", "feminine", "masculine")
     ]
     pictures = triplets.measure.example_images(p, shown)
