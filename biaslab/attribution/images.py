@@ -13,7 +13,7 @@ import pandas as pd
 
 from biaslab.attribution.attention import capture, check, columns
 from biaslab.attribution.maps import PACKED, WordMaps, pack, unpack, word_maps
-from biaslab.generation.generator import Follow, Generator, Watch, unwatched
+from biaslab.generation.generator import Follow, Generator, Watch, no_watch
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import UnreadableImage
 
@@ -25,7 +25,7 @@ def generate_with_attention(
     seed: int,
     words: Sequence[Sequence[str]],
     *,
-    watch: Watch = unwatched,
+    watch: Watch = no_watch,
 ) -> tuple[list[np.ndarray | UnreadableImage], list[WordMaps]]:
     """Generate images, byte-identical to :meth:`biaslab.generation.Generator.images`, and maps of attention to words.
 

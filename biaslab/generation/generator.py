@@ -58,7 +58,7 @@ Follow = Callable[[int, "torch.Tensor"], None]
 Watch = Callable[[range], AbstractContextManager[Follow | None]]
 
 
-def unwatched(positions: range) -> AbstractContextManager[None]:
+def no_watch(positions: range) -> AbstractContextManager[None]:
     """Return a context without a callback."""
     return contextlib.nullcontext()
 
@@ -67,7 +67,7 @@ class _EarlyExit(Exception):
     """Ends a pipeline's call after the first call of its network."""
 
 
-class Received(NamedTuple):
+class EncodedText(NamedTuple):
     """A text as the denoising network receives it."""
 
     tokens: np.ndarray  # ``float32 (tokens, width)``: the input of cross-attention (``encoder_hidden_states``).
@@ -95,7 +95,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     check_offload(offload, torch_device.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     name = model_names.split(model).base
-    family = stated.with_stated(families.family_of_files(files.pipeline, name), files, name)
+    family = stated.add_stated_settings(families.family_of_files(files.pipeline, name), files, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         is_emulated = torch_device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
@@ -314,7 +314,7 @@ class Generator:
             peaks.append(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.empty_cache()
         free_bytes, _ = torch.cuda.mem_get_info(self.device)
-        return fitting_batch(free_bytes, *(p - baseline for p in peaks))
+        return max_batch_size(free_bytes, *(p - baseline for p in peaks))
 
     @property
     def _is_guided(self) -> bool:
@@ -331,7 +331,7 @@ class Generator:
             return texts.n_tokens_truncated(self.pipe, prompts)
 
     def images(
-        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = unwatched
+        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = no_watch
     ) -> list[np.ndarray | UnreadableImage]:
         """Generate one image for each prompt and key.
 
@@ -382,7 +382,7 @@ class Generator:
         n = _count_batch(seeds[positions.start : positions.stop], self._batch_size)
         return self._generate_batch(prompts, seeds, positions[:n], watch)
 
-    def embeddings(self, prompts: Sequence[str]) -> list[Received]:
+    def embeddings(self, prompts: Sequence[str]) -> list[EncodedText]:
         """Return texts as the denoising network receives them; shorter ones are padded with zeros.
 
         Raises ParameterError: The pipeline's text encoding is unknown. RunError: The numbers overflow.
@@ -395,7 +395,7 @@ class Generator:
             rows = [self.family.tokens(self._text(text)) for text in prompts]
         max_length = max((len(tokens) for tokens, _ in rows), default=0)
         return [
-            Received(
+            EncodedText(
                 np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, max_length - len(tokens)), (0, 0))),
                 None if pooled is None else self.check_finite(pooled.float().cpu().numpy()),
             )
@@ -527,7 +527,7 @@ class Generator:
             raise ParameterError(f"{cause} Choose another scheduler.")
 
 
-def fitting_batch(free_bytes: int, peak_of_one: int, peak_of_two: int) -> int:
+def max_batch_size(free_bytes: int, peak_of_one: int, peak_of_two: int) -> int:
     """Return the number of images that fit in ``free_bytes``, a power of two, from the peak bytes of one and two."""
     bytes_per_image = max(peak_of_two - peak_of_one, 1)
     fixed_bytes = max(peak_of_one - bytes_per_image, 0)

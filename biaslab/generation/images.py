@@ -226,7 +226,7 @@ class GeneratedImages(GeneratedSource):
         model, keys = self._generator, noise_keys(rows)
         batch_size, ids = model.batch_size, image_ids_of(rows)
         recorder = LatentRecorder(keys, ids) if NOISE in rows else None
-        images, extra = self._generate_with(model, rows, keys, recorder.watch if recorder else generator.unwatched)
+        images, extra = self._generate_with(model, rows, keys, recorder.watch if recorder else generator.no_watch)
         extra |= recorder.columns() if recorder else {}
         if model.batch_size != batch_size:
             self._write_note(model)

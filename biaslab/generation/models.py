@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from biaslab.generation.image_endpoint import EndpointImages
 
 
-class Ready(NamedTuple):
+class LoadedModel(NamedTuple):
     """A loaded model, and its number of denoising steps (0: none), which ``set_steps`` changes."""
 
     generate: Callable[..., ImageSource]
@@ -95,9 +95,9 @@ class ImageModel:
         """
         raise NotImplementedError
 
-    def ready(self, loaded_model: Ready | None = None) -> Ready:
+    def ready(self, loaded_model: LoadedModel | None = None) -> LoadedModel:
         """Return :meth:`generate` with the model loaded; an earlier result ``loaded_model`` is reused if possible."""
-        return Ready(self.generate)
+        return LoadedModel(self.generate)
 
     def n_cached(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return the number of images that :meth:`generate` would read from the cache."""
@@ -222,7 +222,7 @@ class DiffusersModel(ImageModel):
     def _family(self) -> families.Family:
         """Its family; only configurations are read."""
         name = model_names.split(self._name).base
-        return stated.with_stated(families.family_of_files(self._files.pipeline, name), self._files, name)
+        return stated.add_stated_settings(families.family_of_files(self._files.pipeline, name), self._files, name)
 
     @property
     def _stated_settings(self) -> dict[str, object]:
@@ -273,7 +273,7 @@ class DiffusersModel(ImageModel):
         images.image_domain = self.image_domain
         return images
 
-    def ready(self, loaded_model: Ready | None = None) -> Ready:
+    def ready(self, loaded_model: LoadedModel | None = None) -> LoadedModel:
         """Return :meth:`generate` with the model loaded once for all calls."""
         previous = loaded_model.loaded if loaded_model is not None and loaded_model.name == self._name else None
         loaded = (previous and previous.with_settings(self._settings)) or self.load()
@@ -282,7 +282,7 @@ class DiffusersModel(ImageModel):
             loaded.settings = loaded.settings.changed(steps=steps)
 
         generate = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
+        return LoadedModel(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
 
     def n_cached(self, prompts: pd.DataFrame, **run) -> int:
         """Return the number of cached images."""

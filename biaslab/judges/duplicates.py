@@ -27,7 +27,7 @@ from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER, WITHHELD
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
-NEAR = 32
+MAX_DISTANCE = 32
 """Maximum number of differing bits, of 256, between hashes of similar images. On 80 photorealistic portraits, copies
 saved again as JPEG of quality 75 differ in up to 23 bits, and different portraits in at least 63."""
 _COLUMNS = ("image_id", "pixels", "is_black", "plain", "hash")
@@ -151,7 +151,7 @@ def group_duplicates(table: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
     examples.
 
     There is at most one example for each image. Copies and black images are excluded. So are plain images, whose hashes
-    are uninformative: those with fewer than ``NEAR`` bits of either value.
+    are uninformative: those with fewer than ``MAX_DISTANCE`` bits of either value.
     """
     n, pairs = 0, []
     distinct = table[(table["status"] == "") & (table["pixels"] != "")]
@@ -159,10 +159,10 @@ def group_duplicates(table: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
         ids = rows["image_id"].to_numpy(object)
         bits = np.frombuffer(b"".join(rows["hash"]), np.uint64).reshape(len(rows), -1)
         ones = np.bitwise_count(bits).sum(axis=1)
-        is_informative = (ones >= NEAR) & (ones <= SIDE * SIDE - NEAR)
+        is_informative = (ones >= MAX_DISTANCE) & (ones <= SIDE * SIDE - MAX_DISTANCE)
         ids, bits = ids[is_informative], bits[is_informative]
         for k in range(len(ids) - 1):
-            is_similar = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= NEAR
+            is_similar = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= MAX_DISTANCE
             n += int(is_similar.sum())
             pairs += [(ids[k], similar_id) for similar_id in ids[k + 1 :][is_similar][:1]]
     return n, pairs

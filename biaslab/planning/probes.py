@@ -15,7 +15,7 @@ from biaslab.captions.embeddings import Encoder
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.execution.progress import notice
-from biaslab.generation.models import Ready
+from biaslab.generation.models import LoadedModel
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.model_files import ModelFiles
 from biaslab.pipeline import Pipeline
@@ -134,7 +134,7 @@ def run_trials(
     return results
 
 
-def _run_trial(trial: Trial, ready: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
+def _run_trial(trial: Trial, ready: LoadedModel | None) -> tuple[TrialResult, Probe | None, LoadedModel | None]:
     """Run a trial; return its result, and the probe of the judge or the loaded image model, for reuse."""
     outputs: dict = {}
 

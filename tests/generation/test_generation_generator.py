@@ -10,7 +10,7 @@ from tiny_pipelines import settings
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation import generator
-from biaslab.generation.generator import fitting_batch, image_seed, load
+from biaslab.generation.generator import image_seed, load, max_batch_size
 
 PROMPT = "a photo of the face of a nurse"
 
@@ -67,7 +67,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
     ],
 )
 def test_batches_are_fitted_to_free_memory(free, one, two, expected):
-    assert fitting_batch(free, one, two) == expected
+    assert max_batch_size(free, one, two) == expected
 
 
 def test_batches_on_a_cpu_shrink_with_pixels_and_guidance(folders):

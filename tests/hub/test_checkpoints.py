@@ -104,7 +104,7 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
     assert model(file).digest != digest
     other = {"tokenizer_name_or_path": "owner/other"}
-    (hub_names.cached(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
+    (hub_names.cache_folder(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
     with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
         load(str(file), FEW)
 

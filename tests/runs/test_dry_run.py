@@ -9,7 +9,7 @@ import pytest
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
-from biaslab.generation.models import DiffusersModel, Ready
+from biaslab.generation.models import DiffusersModel, LoadedModel
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import costs, planning_pipeline
@@ -211,7 +211,9 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     steps = []
     monkeypatch.setattr(costs, "_time_images", made)
     monkeypatch.setattr(
-        type(one.image_model), "ready", lambda self, held=None: Ready(generate=None, steps=10, set_steps=steps.append)
+        type(one.image_model),
+        "ready",
+        lambda self, held=None: LoadedModel(generate=None, steps=10, set_steps=steps.append),
     )
     found = costs.measure_cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
