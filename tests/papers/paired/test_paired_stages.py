@@ -65,7 +65,7 @@ def _planted(study, aspect, stereotype):
     texts = study.load(measure.prompts).set_index("prompt_id")["text"]
     scores = {}
     for image_id, rows in people.groupby("image_id"):
-        read = pairs.read(texts[image_id.rpartition("/")[0]])
+        read = pairs.parse(texts[image_id.rpartition("/")[0]])
         for k, side in enumerate(("left", "right")):
             row = rows[rows["position"] == side].iloc[0]
             toward = 1 if row["stereotype"] == "female" else -1

@@ -34,7 +34,7 @@ def test_groups_are_those_that_are_planted(known):
         assert rows["dependency_group"].tolist() == world.planted_groups(texts[image_id], list(rows["label"]))
     assert set(groups["dependency_group"]) == set(world.GROUPS)
     nouns = stages.prompt_nouns()
-    asked = {i: world.read(text) for i, text in texts.items()}
+    asked = {i: world.parse(text) for i, text in texts.items()}
     assert [tuple(n["noun"]) for _, n in nouns[nouns["hidden"]].groupby("image_id")] == [
         asked[i].hidden for i, n in nouns.groupby("image_id") if asked[i].hidden
     ]

@@ -11,13 +11,13 @@ from biaslab.papers.answers import load_answers
 from biaslab_world.calibration import figures, knobs
 from biaslab_world.calibration.analysis import (
     amplification,
-    amplification_told,
+    amplification_questions,
     coverage,
     guidance,
     judge,
-    met,
     quality,
     shares,
+    summarise_requirements,
 )
 from biaslab_world.calibration.measure import Calibration, work
 
