@@ -439,7 +439,7 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
     # Options without effect are refused, as with --set.
     settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
-        checked = checked.changed(set_here=(*checked.set_here, *set_here))
+        checked = checked.with_changes(set_here=(*checked.set_here, *set_here))
     for sentence in audit.describe_defaults(parameters):
         print(sentence)
     return checked

@@ -114,7 +114,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
         if offload == "none":
             pipe.to(torch_device)
         details = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
-        loaded = Generator(pipe, settings.changed(dtype=dtype), model=model, device=torch_device, **details)
+        loaded = Generator(pipe, settings.with_changes(dtype=dtype), model=model, device=torch_device, **details)
         # Number types are set before, because offloaded weights have none until they are moved.
         if offload == "model":
             pipe.enable_model_cpu_offload(device=torch_device)
@@ -173,7 +173,7 @@ class Generator:
         if own_settings != new_settings or settings.dtype not in ("auto", self.settings.dtype):
             return None
         variant = copy.copy(self)
-        variant._apply_settings(settings.changed(dtype=self.settings.dtype))
+        variant._apply_settings(settings.with_changes(dtype=self.settings.dtype))
         variant._batch_size = min(settings.batch_size, MAX_BATCH)
         variant.check_effect()
         return variant
@@ -195,7 +195,7 @@ class Generator:
         if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
             return
         variant = copy.copy(self)
-        variant.settings = self.settings.changed(guidance_scale=2 * self._guidance + 1)
+        variant.settings = self.settings.with_changes(guidance_scale=2 * self._guidance + 1)
         first, second = (g._run_batch(["a photo of a person"], [0], steps=1)[0] for g in (self, variant))
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
             raise ParameterError(
@@ -234,10 +234,10 @@ class Generator:
         family, dtype = self.family, self.settings.dtype
         if not family.denoiser or families.is_quantised(self._denoiser):
             # A quantised network computes in its own type, with inputs and outputs of any type.
-            self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
+            self.settings = self.settings.with_changes(dtype="float32" if dtype == "auto" else dtype)
             return
         if dtype == "auto":
-            self.settings = self.settings.changed(dtype=self._try_bfloat16())
+            self.settings = self.settings.with_changes(dtype=self._try_bfloat16())
         elif dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
         for network in (self.pipe.vae, self._denoiser):

@@ -276,7 +276,7 @@ class GeneratedImages(GeneratedSource):
         settings = self._settings
         is_auto = {"dtype": settings.dtype == "auto", "batch_size": not settings.batch_size}
         changes = {name: note[name] for name, use_note in is_auto.items() if use_note and name in note}
-        loaded = self._load(settings.changed(**changes))
+        loaded = self._load(settings.with_changes(**changes))
         loaded.check(list(self._units["text"].unique()))
         self._write_note(loaded)
         return loaded

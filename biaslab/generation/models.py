@@ -279,7 +279,7 @@ class DiffusersModel(ImageModel):
         loaded = (previous and previous.with_settings(self._settings)) or self.load()
 
         def set_steps(steps: int) -> None:
-            loaded.settings = loaded.settings.changed(steps=steps)
+            loaded.settings = loaded.settings.with_changes(steps=steps)
 
         generate = partial(self.generate, load=lambda *_, **__: loaded)
         return LoadedModel(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
@@ -293,7 +293,7 @@ class DiffusersModel(ImageModel):
         """Name and settings; the strength of guidance does not affect time, only its presence."""
         settings, scale = self._settings, self._settings.guidance_scale
         if scale is not None:
-            settings = settings.changed(guidance_scale=7.5 if scale > 1 else 1)
+            settings = settings.with_changes(guidance_scale=7.5 if scale > 1 else 1)
         return (self._name, repr(settings))
 
 
@@ -306,7 +306,7 @@ class EndpointModel(ImageModel):
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
-        self._settings = settings.changed(model=self.label)
+        self._settings = settings.with_changes(model=self.label)
 
     def check(self, occupations: Sequence[str]) -> None:
         """Check that there is a key, a price, and a cost limit of at least one image."""

@@ -64,7 +64,7 @@ class Trial:
         judge = use.judge
         if judge is not None and judge.is_charged:
             return repr((use.name, settings.vision, settings.endpoint))
-        judging = settings.judging.changed(gender="", extra_judges=())
+        judging = settings.judging.with_changes(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         identity = (
             (type(judge).__name__, judge.argument, getattr(judge, "places", False))

@@ -204,7 +204,7 @@ def load(
     details = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     details["set_here"] = names
     notebook_values = _notebook_values(given, selected, available, str(path), strict=set_here)
-    return run.changed(**details, values=notebook_values, selected=tuple(selected))
+    return run.with_changes(**details, values=notebook_values, selected=tuple(selected))
 
 
 def _matches(notebook: Notebook, pattern: str) -> bool:

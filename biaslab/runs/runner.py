@@ -122,7 +122,7 @@ def run(
             report.overview(folder.parent)
 
         note([])
-        result_cache.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
+        result_cache.replace(folder / PARAMS, as_yaml(params.with_changes(values=public(dict(params.values)))).encode())
         new_records, stopped = [], False
         if remaining_jobs:
             new_records, stopped = execute.execute_all(remaining_jobs, execute.count_parallel(params), progress, note)

@@ -187,7 +187,7 @@ def piped(tmp_path, server):
             "compute": {"cache": str(tmp_path / "store")},
             "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
+        return Pipeline("mini", Settings.from_mapping(given).with_changes(**more), progress=False)
 
     return opened
 
@@ -214,7 +214,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
         check_plan(
-            Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})),
+            Pipeline("mini", settings.with_changes(captions={"corpus": "mini", "max_captions": 10})),
             ["paradox_paraphrases"],
         )
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):

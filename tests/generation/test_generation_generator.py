@@ -128,7 +128,7 @@ def test_size_is_the_models_own_or_fits_it(folders):
     wide = load(*settings(folders("flux"), height=32, width=64))
     assert images(wide, 1)[0].shape == (32, 64, 3)
     with pytest.raises(ParameterError, match=r"height is 36; .* in multiples of 8, for example 32"):
-        own.with_settings(own.settings.changed(height=36))
+        own.with_settings(own.settings.with_changes(height=36))
 
 
 def test_words_that_a_tokenizer_lacks_are_named(folders):

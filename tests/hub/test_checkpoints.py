@@ -48,9 +48,9 @@ def without_weights(folder: Path, to: Path) -> Path:
 
 def refused(name, message, **settings):
     with pytest.raises(ParameterError, match=message):
-        model(name, FEW.changed(**settings)).look_up()
+        model(name, FEW.with_changes(**settings)).look_up()
     with pytest.raises(ParameterError, match=message):
-        load(str(name), FEW.changed(**settings))
+        load(str(name), FEW.with_changes(**settings))
 
 
 needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need the package peft")
@@ -409,7 +409,7 @@ def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, fol
     for name in (NAME, folder):
         refused(name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off")
     assert hub.fetched() == 0
-    off = FEW.changed(safety_checker="off")
+    off = FEW.with_changes(safety_checker="off")
     expected = image(folders("checked"), off)
     for name in (NAME, folder):
         assert np.array_equal(image(name, off), expected)
@@ -475,7 +475,7 @@ def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
     monkeypatch.setattr(UNet2DConditionModel, "hf_quantizer", object(), raising=False)
     monkeypatch.setattr(UNet2DConditionModel, "to", to)
     for dtype in ("auto", "float32", "bfloat16"):
-        assert np.abs(image(files, FEW.changed(dtype=dtype)).astype(int) - expected).max() <= 1
+        assert np.abs(image(files, FEW.with_changes(dtype=dtype)).astype(int) - expected).max() <= 1
 
 
 # -- offloading --------------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ class Custom(Part):
         return pd.concat([self._people(self.condition_images(name)) for name in names], ignore_index=True)
 
     def _people(self, images: ImageSource) -> pd.DataFrame:
-        self._pipeline.require(*self._pipeline.gate)
+        self._pipeline.require(*self._pipeline.judge_settings)
         requested = self.requested_people(images)
         judge = self._pipeline.gender_judge
         if not judge.needs_images:

@@ -207,19 +207,19 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _has_judges_of_people(pipeline: Pipeline) -> bool:
-    judges = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
+    judges = ("dalleval.vqa",), pipeline.judge_settings, ("judging.faces",)
     return not all(pipeline.unset_settings(*settings) for settings in judges)
 
 
 @cached_method
 def _judge_people(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     if not _has_judges_of_people(pipeline):
-        pipeline.require("dalleval.vqa", *pipeline.gate, prompt_set="dalleval")
+        pipeline.require("dalleval.vqa", *pipeline.judge_settings, prompt_set="dalleval")
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     images = _add_gender_judgements(pipeline, kind, _add_answers(pipeline, kind, images))
-    if pipeline.omits("judging.faces"):
+    if pipeline.has_unset("judging.faces"):
         images = images.assign(skin_tone=np.nan, reason_tone=_NO_JUDGE, judge_tone="")
     else:
         tones = pipeline.part(DallEval).tones(kind)
@@ -267,7 +267,7 @@ def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Ima
 
 def _add_answers(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the VQA model's answers about gender and attributes."""
-    if pipeline.omits("dalleval.vqa"):
+    if pipeline.has_unset("dalleval.vqa"):
         return images.assign(
             gender_vqa="", reason_vqa=_NO_JUDGE, attributes="", attributes_missing=";".join(ATTRIBUTES)
         )
@@ -292,7 +292,7 @@ def _add_answers(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.Data
 def _add_gender_judgements(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the labels of the gender judge."""
     judge = pipeline.settings.judging.gender
-    if pipeline.omits(*pipeline.gate):
+    if pipeline.has_unset(*pipeline.judge_settings):
         return images.assign(judge=judge, gender_judge="", status_judge=_NO_JUDGE)
     judgements = pipeline.part(DallEval).judged_people(kind)
     columns = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
@@ -308,9 +308,9 @@ def _read_attributes(answers: pd.DataFrame) -> pd.DataFrame:
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by the VQA model or the gender judge (section 4.2.2)."""
     is_judged = pipeline.part(DallEval).gender_is_judged
-    pipeline.require(*(pipeline.gate if is_judged else ["dalleval.vqa"]), prompt_set="dalleval")
+    pipeline.require(*(pipeline.judge_settings if is_judged else ["dalleval.vqa"]), prompt_set="dalleval")
     if is_judged:
-        pipeline.omits("dalleval.vqa")
+        pipeline.has_unset("dalleval.vqa")
     images = pipeline.part(DallEval).people("social").table
     images = (_add_gender_judgements if is_judged else _add_answers)(pipeline, "social", images)
     images = images.query("prompt == 'person'")
@@ -367,7 +367,7 @@ def confusion(pipeline: Pipeline) -> pd.DataFrame:
     if _has_ground_truth(pipeline):
         if not _has_judges_of_people(pipeline):
             pipeline.require("dalleval.detector", prompt_set="dalleval")
-        if not pipeline.omits("dalleval.detector"):
+        if not pipeline.has_unset("dalleval.detector"):
             frames += _skill_confusion(pipeline)
     if pipeline.find_ground_truth("dalleval") is not None:
         frames += [frame.assign(reference="drawings") for frame in _people_confusion(pipeline)]
@@ -400,8 +400,8 @@ def _skill_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
 
 def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     """Return gender, attributes and skin tones of drawings of people, with the judges' answers."""
-    settings = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
-    no_answers, no_gender, no_faces = (pipeline.omits(*names) for names in settings)
+    settings = ("dalleval.vqa",), pipeline.judge_settings, ("judging.faces",)
+    no_answers, no_gender, no_faces = (pipeline.has_unset(*names) for names in settings)
     if no_answers and no_gender and no_faces:
         return []
     images = _judge_people(pipeline, "drawings")
@@ -476,7 +476,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID
     cover the average at this number of images, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
-    if pipeline.clip_judge is None and pipeline.omits("dalleval.captioner"):
+    if pipeline.clip_judge is None and pipeline.has_unset("dalleval.captioner"):
         pipeline.require("judging.gender", "dalleval.captioner")
     requests, generated, real = pipeline.part(DallEval).captioned()
     sets = {"generated": (generated, requests["image_id"])}
@@ -487,7 +487,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _embed_images(pipeline, *image_set) for name, image_set in sets.items()}
     else:
-        pipeline.omits("judging.gender")
+        pipeline.has_unset("judging.gender")
         row = {"images": "generated", "n": 0, "reason": "no judge of gender is an open_clip model"}
         rows += [row | {"metric": name} for name in ("R-precision", *_distances_by_name("CLIP"))]
     for name, (table, is_read) in vectors.items():
@@ -533,7 +533,7 @@ def _clustered_mean_row(values: np.ndarray, groups: np.ndarray, low: float, high
 def _captioning_rows(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics, which compare descriptions of images with their captions."""
     unsupported = [{"metric": name, "n": 0, "reason": reason} for name, reason in captioning.WITHOUT.items()]
-    if pipeline.omits("dalleval.captioner"):
+    if pipeline.has_unset("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _NO_JUDGE} for name in captioning.METRICS] + unsupported
     judge: Any = pipeline.check_judge("dalleval.captioner", source)
     units = pd.DataFrame({"image_id": list(ids), "question": judge.description}, dtype=object)

@@ -228,7 +228,7 @@ class DallEval(Part):
     @cached_method
     def judged_people(self, kind: str) -> pd.DataFrame:
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
-        self._pipeline.require(*self._pipeline.gate, prompt_set="dalleval")
+        self._pipeline.require(*self._pipeline.judge_settings, prompt_set="dalleval")
         images = self.people(kind)
         labels = self._pipeline.judge_images(images.source)
         return images.table.drop(columns="status").merge(labels, on="image_id", validate="one_to_one")

@@ -104,7 +104,7 @@ def _complete_words(words: Words | None) -> Words:
 @cache
 def stereotypes(words: Words | None = None) -> Mapping[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
-    genders = _complete_words(words).of("stereotype")
+    genders = _complete_words(words).column_values("stereotype")
     return MappingProxyType({name: gender for gender in _LIST_ORDER for name in genders if genders[name] == gender})
 
 
@@ -115,7 +115,7 @@ def _lists(words: Words | None) -> list[list[str]]:
 @cache
 def power_occupations(words: Words | None = None) -> tuple[str, ...]:
     """Return the occupations that are combined with roles of power: 36, without the four that imply power."""
-    power = _complete_words(words).of("power")
+    power = _complete_words(words).column_values("power")
     return tuple(name for name in stereotypes(words) if power.get(name) != "no")
 
 

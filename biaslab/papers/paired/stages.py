@@ -138,7 +138,7 @@ class Paired(Part):
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
-        self._pipeline.require(*self._pipeline.gate, prompt_set="paired")
+        self._pipeline.require(*self._pipeline.judge_settings, prompt_set="paired")
         gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
         people = self.judge_people(kind, gender)
         # An open_clip model that is an additional judge compares people with phrases.

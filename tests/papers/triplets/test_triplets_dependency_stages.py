@@ -103,7 +103,7 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
     for model, attention, why in (("mini", False, r"triplets\.attention"), (folders("sdxl"), True, "XLPipeline")):
         p = pipeline(tmp_path, model=model, calibration_images=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
-        p = p.changed(generation=small | {"image_domain": "drawings"})
+        p = p.with_changes(generation=small | {"image_domain": "drawings"})
         with pytest.raises(MissingInputError, match=why):
             p.part(Triplets).dependency.drawing_agreement()
 

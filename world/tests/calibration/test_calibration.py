@@ -297,8 +297,8 @@ class _Texts:
 class _Seen(IdealPipeline):
     """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
 
-    def changed(self, model="", **changes):
-        changed = dict(self.settings.changed(**changes))
+    def with_changes(self, model="", **changes):
+        changed = dict(self.settings.with_changes(**changes))
         return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **changed)
 
     def image_embeddings(self, kind, image_ids):
