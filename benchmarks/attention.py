@@ -214,7 +214,7 @@ def compare(options, model: str, steps: int, n: int) -> None:
 
     @contextlib.contextmanager
     def weighed(chosen):
-        selected = columns(generator.pipe, texts, words).of(chosen)
+        selected = columns(generator.pipe, texts, words).select(chosen)
         with capture(generator.pipe, selected) as attention:
             yield
         sum_bytes["ours"] = sum(t.numel() * t.element_size() for t in attention.sums.values()) // len(chosen)

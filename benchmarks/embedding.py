@@ -38,7 +38,7 @@ def main() -> None:
     from sentence_transformers import SentenceTransformer
 
     from biaslab.captions import embeddings
-    from biaslab.captions.embeddings import Encoder, nearest
+    from biaslab.captions.embeddings import Encoder, find_nearest
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -61,9 +61,9 @@ def main() -> None:
     exact, rate, cpu_rate = best.pop("encode")
     print(f"{len(texts):,} captions, {torch.get_num_threads()} threads, {options.device}")
     print(f"sentence-transformers encode   {rate:7.0f} captions/s ({cpu_rate:.0f} a second of processors)")
-    exact_nearest = nearest(exact[queries], exact, 500)[0]
+    exact_nearest = find_nearest(exact[queries], exact, 500)[0]
     for dtype, (vectors, ours, ours_cpu_rate) in best.items():
-        own_nearest = nearest(vectors[queries], vectors, 500)[0]
+        own_nearest = find_nearest(vectors[queries], vectors, 500)[0]
         rows = zip(exact_nearest.tolist(), own_nearest.tolist(), strict=True)
         overlap = np.mean([len(set(a) & set(b)) / len(a) for a, b in rows])
         print(

@@ -24,7 +24,7 @@ import numpy as np
 from biaslab.hub import registry
 from biaslab.judges.faces import FaceDetector, HubFaces, WholeImage
 from biaslab.judges.judge import JudgeOptions
-from biaslab.judges.people import gate, judge_arrays, large_enough
+from biaslab.judges.people import check_faces, judge_arrays, large_enough
 from biaslab.judges.settings import JudgeSettings
 from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot
 
@@ -100,7 +100,7 @@ def _place(name: str) -> tuple[str, str | None]:
 
 
 def passes(faces, width: int, height: int) -> bool:
-    return not gate(faces, 1) and large_enough(*faces[0][:4], width, height)
+    return not check_faces(faces, 1) and large_enough(*faces[0][:4], width, height)
 
 
 def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:

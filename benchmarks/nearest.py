@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     options = parser.parse_args()
 
-    from biaslab.captions.embeddings import nearest
+    from biaslab.captions.embeddings import find_nearest
 
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, WIDTH), dtype=np.float32)
@@ -63,7 +63,7 @@ def main() -> None:
         vectors.flush()
         vectors = np.load(path, mmap_mode="r")
         memory_before = own_memory()
-        (indices, cosines), seconds, processors = timed(lambda: nearest(queries, vectors, options.k))
+        (indices, cosines), seconds, processors = timed(lambda: find_nearest(queries, vectors, options.k))
         memory_used = own_memory() - memory_before
         print(
             f"{options.rows:,} vectors of {WIDTH}, {options.queries} queries, {options.k} nearest, {options.threads} "

@@ -88,8 +88,8 @@ def work(
     # This pipeline has two chunks for two workers; the other pipeline shares the workers.
     warm = Pipeline("mini", Settings.from_mapping(settings("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
-    timed = warm.changed(**settings("timed", 62, images // (4 * 62), n_steps))
-    first, repeated = (_timed(pipeline) for pipeline in (timed, timed.changed()))
+    timed = warm.with_changes(**settings("timed", 62, images // (4 * 62), n_steps))
+    first, repeated = (_timed(pipeline) for pipeline in (timed, timed.with_changes()))
     seconds = {part: (seconds_taken, repeated[part][0], n) for part, (seconds_taken, n) in first.items()}
     root = folder / "timed"
     shards = {

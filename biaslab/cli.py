@@ -431,13 +431,15 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
 
     names = ("preset", "name", "title", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
     audit_options = {name: getattr(arguments, name) for name in names}
-    parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **audit_options)
+    parameters = audit.make_parameters(
+        arguments.models, set_here=params.setting_names(arguments.overrides), **audit_options
+    )
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.
     settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
-        checked = checked.changed(set_here=(*checked.set_here, *set_here))
+        checked = checked.with_changes(set_here=(*checked.set_here, *set_here))
     for sentence in audit.describe_defaults(parameters):
         print(sentence)
     return checked

@@ -126,7 +126,7 @@ _LOADING = threading.RLock()
 
 
 @contextmanager
-def loading_allowed() -> Iterator[None]:
+def refuse_questions() -> Iterator[None]:
     """Refuse questions of libraries to the user while they load, in a terminal, a pipe or a notebook."""
 
     def no_answer(question: object = "") -> str:
@@ -148,7 +148,7 @@ def loading(name: str, kind: str) -> Iterator[None]:
     Libraries cannot ask the user questions, such as whether to run a model's code, nor end the program.
     """
     try:
-        with _LOADING, loading_allowed():
+        with _LOADING, refuse_questions():
             yield
     except BiaslabError:
         raise

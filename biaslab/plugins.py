@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from biaslab.errors import ParameterError, loading_allowed, unknown_name
+from biaslab.errors import ParameterError, refuse_questions, unknown_name
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def load_all(group: str) -> dict[str, Any]:
         outcome: list[Any] = []
         # A hanging import cannot be ended; in a daemon thread it does not prevent the program from ending.
         thread = threading.Thread(target=_load, args=(point, outcome), daemon=True)
-        with loading_allowed():
+        with refuse_questions():
             thread.start()
             thread.join(_LONGEST_IMPORT)
         value, problem = outcome or (None, f"it takes longer than {_LONGEST_IMPORT:g} seconds")

@@ -136,7 +136,7 @@ class Settings(Group):
 
     def _changed_for(self, name: str) -> Self:
         # Without settings of single models, whose checks would recurse forever.
-        return self.changed(models={}, **self.models[name])
+        return self.with_changes(models={}, **self.models[name])
 
     @property
     def baseline_models(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Columns:
     is_text: np.ndarray
     """Whether a column is text rather than padding, ``bool (texts, columns)``."""
 
-    def of(self, chosen: range) -> Columns:
+    def select(self, chosen: range) -> Columns:
         """Return the columns of the texts in a range."""
         rows = slice(chosen.start, chosen.stop)
         return Columns(self.words[rows], self.missing[rows], self.weights[rows], self.is_text[rows])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.maps import THRESHOLD, on_image
+from biaslab.attribution.maps import THRESHOLD, resize_maps
 from biaslab.cache.result_cache import ResultCache
 from biaslab.metrics.instances import BOX
 from biaslab.metrics.instances import masks as object_masks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from biaslab.attribution.noised import NoisedImages
 
 COVERED = {"coverage": float, "word": object, "human_coverage": float, "region": object}
-"""The columns of :func:`coverages` and their types."""
+"""The columns of :func:`word_coverage` and their types."""
 # Pixels of masks in memory at a time, for objects and for words.
 _MAX_PIXELS = 2**26
 # Height and width at which words are compared with boxes where no mask gives the image's.
@@ -32,13 +32,13 @@ _SHARD_ROWS = 256
 _OBJECT_COLUMNS = ("rle", "height", "width", *BOX)
 
 
-def covered(
+def measure_coverage(
     images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images, cached in ``cache``.
 
     ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns one row per instance, in
-    order: image_id, instance and the columns of :func:`coverages`. Raises InputError where an image has no maps, or
+    order: image_id, instance and the columns of :func:`word_coverage`. Raises InputError where an image has no maps, or
     masks of several sizes.
     """
 
@@ -47,7 +47,7 @@ def covered(
         for image_id, objects in shard.itertuples(index=False):
             (maps,) = images.word_maps([image_id])
             image_objects = pd.DataFrame(json.loads(objects))
-            table = coverages(image_objects, maps.words, maps.maps)
+            table = word_coverage(image_objects, maps.words, maps.maps)
             frames.append(table.assign(image_id=image_id, instance=image_objects["instance"].to_numpy()))
         return pd.concat(frames, ignore_index=True)
 
@@ -63,7 +63,7 @@ def covered(
     return instances[keys].merge(table.astype(COVERED), on=keys, how="left", validate="one_to_one")
 
 
-def coverages(
+def word_coverage(
     instances: pd.DataFrame, words: Sequence[str], maps: np.ndarray, threshold: float = THRESHOLD
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7); the largest coverage decides on guidance.
@@ -91,7 +91,7 @@ def coverages(
         is_visible[object_rows] = objects.any(axis=(1, 2))
         for word_start in range(0, len(words), batch_size):
             word_rows = slice(word_start, word_start + batch_size)
-            shares[object_rows, word_rows] = coverage(objects, on_image(maps[word_rows], height, width) > threshold)
+            shares[object_rows, word_rows] = coverage(objects, resize_maps(maps[word_rows], height, width) > threshold)
     largest, largest_human = (
         np.where(is_visible, np.nan_to_num(values).max(axis=1, initial=0), np.nan)
         for values in (shares, shares[:, human])

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.attention import capture, check, columns
-from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
-from biaslab.generation.generator import Follow, Generator, Watch, unwatched
+from biaslab.attribution.maps import PACKED, WordMaps, pack, unpack, word_maps
+from biaslab.generation.generator import Follow, Generator, Watch, no_watch
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import UnreadableImage
 
@@ -25,7 +25,7 @@ def generate_with_attention(
     seed: int,
     words: Sequence[Sequence[str]],
     *,
-    watch: Watch = unwatched,
+    watch: Watch = no_watch,
 ) -> tuple[list[np.ndarray | UnreadableImage], list[WordMaps]]:
     """Generate images, byte-identical to :meth:`biaslab.generation.Generator.images`, and maps of attention to words.
 
@@ -39,7 +39,7 @@ def generate_with_attention(
 
     @contextmanager
     def attending(batch: range) -> Iterator[Follow | None]:
-        batch_columns = word_columns.of(batch)
+        batch_columns = word_columns.select(batch)
         with watch(batch) as follow, capture(generator.pipe, batch_columns) as attention:
             yield follow
         maps.extend(word_maps(attention.maps(), batch_columns))
@@ -65,11 +65,11 @@ class AttendedImages(GeneratedImages):
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return maps of images in the order of ``image_ids``; raises InputError where an id is not in the table."""
-        return [unpacked(self._row(place)) for place in self._row_of(image_ids)]
+        return [unpack(self._row(place)) for place in self._row_of(image_ids)]
 
     def _generate_with(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(encoded) for encoded in rows["words"]]
         texts = list(rows["text"])
         images, maps = generate_with_attention(made_by, texts, keys, self._seed, words, watch=watch)
-        packed_maps = [packed(word_maps) for word_maps in maps]
+        packed_maps = [pack(word_maps) for word_maps in maps]
         return images, {column: [row[column] for row in packed_maps] for column in PACKED}

@@ -52,11 +52,11 @@ def word_maps(attention, columns: Columns) -> list[WordMaps]:
 
 
 def word_masks(maps: np.ndarray, height: int, width: int, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return masks of words, ``bool (words, height, width)``: :func:`on_image` above a threshold."""
-    return on_image(maps, height, width) > threshold
+    """Return masks of words, ``bool (words, height, width)``: :func:`resize_maps` above a threshold."""
+    return resize_maps(maps, height, width) > threshold
 
 
-def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
+def resize_maps(maps: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return maps in the size of their image, ``float32 (words, height, width)``, each from 0 to 1.
 
     ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) and scaled, as in DAAM; all 0 where
@@ -77,15 +77,15 @@ def _scaled(values):
     return (values - low) / (high - low).clamp_(min=1e-30)
 
 
-def packed(maps: WordMaps) -> dict[str, str | bytes]:
+def pack(maps: WordMaps) -> dict[str, str | bytes]:
     """Return the cells of a cached table for the maps of an image, by column of :data:`PACKED`."""
     buffer = BytesIO()
     np.savez_compressed(buffer, maps=maps.maps)
     return {"mapped": json.dumps({"words": maps.words, "missing": maps.missing}), "maps": buffer.getvalue()}
 
 
-def unpacked(row: Mapping) -> WordMaps:
-    """Return the maps of a row from :func:`packed`."""
+def unpack(row: Mapping) -> WordMaps:
+    """Return the maps of a row from :func:`pack`."""
     mapped = json.loads(row["mapped"])
     with np.load(BytesIO(row["maps"]), allow_pickle=False) as opened:
         return WordMaps(tuple(mapped["words"]), opened["maps"], mapped["missing"])

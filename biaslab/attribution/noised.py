@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.attention import capture, check, columns
-from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
+from biaslab.attribution.maps import PACKED, WordMaps, pack, unpack, word_maps
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memoized
@@ -24,7 +24,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Evaluated points of the noise schedule: 0 is the image, 1 is pure noise."""
 
 
-def attend(
+def map_words(
     generator: Generator,
     images: Sequence[np.ndarray],
     texts: Sequence[str],
@@ -64,7 +64,7 @@ def attend(
     by_level: list[list[WordMaps]] = [[] for _ in LEVELS]
     for start in range(0, len(images), generator.batch_size):
         batch = range(start, min(start + generator.batch_size, len(images)))
-        batch_columns = word_columns.of(batch)
+        batch_columns = word_columns.select(batch)
         with torch.inference_mode(), capture(pipe, batch_columns, by_step=True) as attention:
             seeds = [image_seed(seed, keys[i], 0) for i in batch]
             _denoise(generator, [images[i] for i in batch], [texts[i] for i in batch], seeds)
@@ -96,7 +96,7 @@ def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], s
 
 
 class NoisedImages:
-    """Existing images with cached maps of the words of their texts; errors as :func:`attend`.
+    """Existing images with cached maps of the words of their texts; errors as :func:`map_words`.
 
     ``prompts`` has image_id, text and words (a list) for each image. ``load`` returns the model, and is called only for
     images that are not cached; ``weights`` is its digest.
@@ -118,9 +118,9 @@ class NoisedImages:
         def work(shard: pd.DataFrame) -> pd.DataFrame:
             words = [json.loads(encoded) for encoded in shard["words"]]
             ids, texts = list(shard["image_id"]), list(shard["text"])
-            all_levels, by_level = attend(generator(), images.read(ids), texts, words, keys=ids, seed=seed)
+            all_levels, by_level = map_words(generator(), images.read(ids), texts, words, keys=ids, seed=seed)
             frames = [
-                pd.DataFrame([packed(maps) for maps in level_maps]).assign(image_id=shard["image_id"], level=level)
+                pd.DataFrame([pack(maps) for maps in level_maps]).assign(image_id=shard["image_id"], level=level)
                 for level, level_maps in zip((0.0, *LEVELS), (all_levels, *by_level), strict=True)
             ]
             return pd.concat(frames, ignore_index=True)
@@ -135,4 +135,4 @@ class NoisedImages:
 
     def word_maps(self, image_ids: Sequence[str], level: float = 0.0) -> list[WordMaps]:
         """Return maps of images in the order of ``image_ids``: over all of :data:`LEVELS`, or at one of them."""
-        return [unpacked(self._rows.loc[level, image_id]) for image_id in image_ids]
+        return [unpack(self._rows.loc[level, image_id]) for image_id in image_ids]

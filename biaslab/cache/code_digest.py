@@ -86,7 +86,7 @@ def entry_digest(entry: metadata.EntryPoint) -> str:
     return _hash(package, entry.value, function_digests(entry.module))
 
 
-def imported_digest(cells: Iterable[str]) -> set[str]:
+def imported_modules(cells: Iterable[str]) -> set[str]:
     """Return the modules of this package, and of packages with plug-ins, that the cells of a notebook may import.
 
     These are all modules that the text names, and modules in a named package whose last name is a word of the text.

@@ -348,7 +348,7 @@ def _read(path: Path) -> pd.DataFrame:
     return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
 
 
-def load_if_whole(path: Path) -> pd.DataFrame | None:
+def load_if_valid(path: Path) -> pd.DataFrame | None:
     """Return the table of a shard, by its path, or None if it is missing or damaged."""
     with contextlib.suppress(FileNotFoundError, _DamagedError):
         return _read(path)

@@ -31,9 +31,9 @@ from biaslab.errors import (
     MissingInputError,
     ParameterError,
     loading,
-    loading_allowed,
     name_help,
     near_matches,
+    refuse_questions,
 )
 from biaslab.io import delimited, folders
 
@@ -151,7 +151,7 @@ def open_corpus(
         available = folders.files(folder, tuple(_READERS))
         # Text files next to tables describe them, and so do LICENSE and README.
         texts = [path for path in available if _READERS[_ending(Path(path))] is _read_text]
-        read_texts = folders.without_notes(texts) if len(texts) == len(available) else []
+        read_texts = folders.remove_notes(texts) if len(texts) == len(available) else []
         if notes := [path for path in texts if path not in set(read_texts)]:
             _log.warning("%s: read as no captions: %s.", folder, _join_names(notes))
         paths = [path for name, path in available.items() if name not in set(notes)]
@@ -600,7 +600,7 @@ class HubCorpus(_Tables):
         import datasets
 
         try:
-            with loading_allowed():
+            with refuse_questions():
                 return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises errors of many types; each means that the dataset is unavailable under this name.

@@ -25,7 +25,7 @@ from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import DOWNLOAD, JPEG_QUALITY, DownloadSettings
 from biaslab.endpoints import fetch
-from biaslab.endpoints.endpoint import Failed, retrying
+from biaslab.endpoints.endpoint import RequestError, make_retry_policy
 from biaslab.errors import RunError
 from biaslab.execution import progress as signs
 from biaslab.execution.progress import ATTEMPT
@@ -124,11 +124,11 @@ def _fetch(
     limits = fetch.Limits(settings.max_bytes, timeout=settings.timeout, opt_out=settings.opt_out)
     try:
         with host:
-            body = retrying(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
+            body = make_retry_policy(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
         row |= {"status": "failed_to_resize", "sha256": hashlib.sha256(body).hexdigest()}
         image, sizes = encode_image(body, settings)
         return row | sizes | {"status": "success"}, image
-    except Failed as failed:
+    except RequestError as failed:
         row |= {"outcome": failed.outcome, "error_message": f"{failed.outcome}: {failed}"[:300]}
     except Exception as error:  # Errors of one server must not stop the requests to others.
         row |= {"outcome": "failed", "error_message": f"failed: {type(error).__name__}: {error}"[:300]}
@@ -136,14 +136,14 @@ def _fetch(
 
 
 def encode_image(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
-    """Return the JPEG to save, and widths and heights in pixels. Raises Failed: ``data`` is not an image."""
+    """Return the JPEG to save, and widths and heights in pixels. Raises RequestError: ``data`` is not an image."""
     try:
         with _DECODING, image_files.open_image(data, settings.max_pixels) as image:
             (width, height), buffer = image.size, BytesIO()
             resized = image_files.fit_image(image, settings.max_side)
             resized.save(buffer, "JPEG", quality=JPEG_QUALITY)
     except image_files.ImageDecodeError as error:
-        raise Failed(error.reason.replace(" ", "_"), str(error)) from None
+        raise RequestError(error.reason.replace(" ", "_"), str(error)) from None
     sizes = {"width": resized.width, "height": resized.height, "original_width": width, "original_height": height}
     return buffer.getvalue(), sizes
 

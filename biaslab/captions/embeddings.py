@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache, Stage
     from biaslab.hub.model_files import ModelFiles
 
-NEAREST = ("nearest", "nearest_no_indicators")
+NEAREST_APPROACHES = ("nearest", "nearest_no_indicators")
 """Approaches that select the captions nearest to a prompt: among all, and among those without gender indicators."""
 COLUMNS = ["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]
 DEFAULT = "all-MiniLM-L6-v2"
@@ -100,7 +100,7 @@ class Encoder:
             options = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_tensor": True}
             vectors = model.encode(list(texts), **options).float().cpu().numpy()
         setting = "captions.encoder_dtype"
-        finite.checked(vectors, f"The encoder {self.name!r}", self.precision, setting=setting)
+        finite.check_finite(vectors, f"The encoder {self.name!r}", self.precision, setting=setting)
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
@@ -154,7 +154,7 @@ def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"vector": [v.tobytes() for v in vectors]})
 
 
-def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def find_nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each query, its ``k`` nearest vectors by cosine similarity, exactly.
 
     ``query`` (q, width) and ``vectors`` (n, width) are unit vectors. Returns indices into ``vectors``, int64
@@ -175,7 +175,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
 
 
 def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int) -> pd.DataFrame:
-    """Return the ``k`` captions of its occupation that are nearest to each prompt, by each of :data:`NEAREST`.
+    """Return the ``k`` captions of its occupation nearest to each prompt, by each of :data:`NEAREST_APPROACHES`.
 
     ``captions`` has ``caption_id``, ``occupation`` and ``indicator``; ``prompts`` has ``prompt`` and ``occupation``,
     each pair once. ``vectors`` are unit vectors of the captions and, after them, of the prompts, (captions + prompts,
@@ -187,11 +187,11 @@ def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.
     caption_ids = captions["caption_id"].to_numpy()
     occupation_rows = captions.reset_index(drop=True).groupby("occupation").indices
     tables = [pd.DataFrame(columns=COLUMNS)]
-    for approach, is_eligible in zip(NEAREST, (np.ones_like(is_neutral), is_neutral), strict=True):
+    for approach, is_eligible in zip(NEAREST_APPROACHES, (np.ones_like(is_neutral), is_neutral), strict=True):
         for occupation, queries in prompts.reset_index(drop=True).groupby("occupation", sort=False):
             rows = occupation_rows.get(occupation, np.zeros(0, dtype=np.int64))
             rows = rows[is_eligible[rows]]
-            neighbours, cosines = nearest(prompt_vectors[queries.index], caption_vectors[rows], k)
+            neighbours, cosines = find_nearest(prompt_vectors[queries.index], caption_vectors[rows], k)
             for prompt, indices, similarities in zip(queries["prompt"], neighbours, cosines.astype(float), strict=True):
                 ranks = np.arange(len(indices)) + 1
                 values = (approach, prompt, occupation, caption_ids[rows[indices]], ranks, similarities)

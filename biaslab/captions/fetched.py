@@ -26,7 +26,7 @@ from biaslab.cache.result_cache import replace
 from biaslab.endpoints.fetch import status_of_code
 from biaslab.errors import InputError
 from biaslab.hub import registry
-from biaslab.io.image_files import MOST_BYTES, UnreadableImage, decode, endings
+from biaslab.io.image_files import MAX_BYTES, UnreadableImage, decode, endings
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")
@@ -100,7 +100,7 @@ class FetchedImages:
         if not (place := self._places.get(image_id)):
             return UnreadableImage(self._statuses.get(image_id, MISSING))
         path, start, size = place
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             return UnreadableImage("too large")
         try:
             with path.open("rb") as file:

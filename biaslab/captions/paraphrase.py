@@ -47,7 +47,7 @@ _RETRY = (
     '{why} Paraphrase the caption once more. The word "{occupation}" must be in your text, and it must say just as '
     "much about anybody's gender as the caption does. Answer with the paraphrase alone."
 )
-WHY = {
+ERRORS = {
     "lost_occupation": "The occupation is missing.",
     "lost_gender": "Your text says less about somebody's gender than the caption.",
     "added_gender": "Your text says more about somebody's gender than the caption.",
@@ -100,7 +100,7 @@ def paraphrases(
         name_recognizer: As for :func:`biaslab.captions.indicators.indicators`, which labels genders for the comparison.
 
     Returns one row per caption, in order: ``text``, ``status`` (``by_rule``; ``paraphrased`` by the model; the error of
-    both its answers, a key of :data:`WHY`; ``not_asked``, if the caption is too long; or one of
+    both its answers, a key of :data:`ERRORS`; ``not_asked``, if the caption is too long; or one of
     :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not
     support. Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint does not
     work.
@@ -140,7 +140,7 @@ def _ask_model(
         checked = _check_answers([pairs[i] for i in indices], answers, name_recognizer)
         results.update(zip(indices, checked, strict=True))
         return [
-            _RETRY.format(why=WHY[outcome], occupation=pairs[i][1]) if outcome in WHY else ""
+            _RETRY.format(why=ERRORS[outcome], occupation=pairs[i][1]) if outcome in ERRORS else ""
             for i, (_, outcome) in zip(indices, checked, strict=True)
         ]
 

@@ -53,7 +53,7 @@ _certificates = functools.cache(httpx.create_ssl_context)
 _log = logging.getLogger(__name__)
 
 
-class Failed(Exception):
+class RequestError(Exception):
     """A failed attempt: ``outcome`` is the name of the reason, ``detail`` describes it.
 
     ``retry`` is whether another attempt may succeed. ``wait`` is the pause requested by the server in seconds, or None.
@@ -64,8 +64,8 @@ class Failed(Exception):
         self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
 
 
-def retrying(max_attempts: int, stop: threading.Event, *, abandons: bool = False) -> tenacity.Retrying:
-    """Return the policy that calls a function up to ``max_attempts`` times while it raises Failed with ``retry``.
+def make_retry_policy(max_attempts: int, stop: threading.Event, *, abandons: bool = False) -> tenacity.Retrying:
+    """Return the policy that calls a function up to ``max_attempts`` times while it raises RequestError with ``retry``.
 
     The server determines a pause, or else pauses double. They are up to a quarter longer at random, so that requests
     are spread, and at most :data:`LONGEST_WAIT` seconds. ``stop`` ends a pause and the calls. With ``abandons``, a
@@ -73,7 +73,7 @@ def retrying(max_attempts: int, stop: threading.Event, *, abandons: bool = False
     """
 
     def is_temporary(error: BaseException) -> bool:
-        return isinstance(error, Failed) and error.retry and not (abandons and (error.wait or 0) > LONGEST_WAIT)
+        return isinstance(error, RequestError) and error.retry and not (abandons and (error.wait or 0) > LONGEST_WAIT)
 
     def pause(state: tenacity.RetryCallState) -> float:
         # A server that requests no pause is busy nevertheless.
@@ -224,10 +224,10 @@ class Requests:
             n_attempts += 1
             if max_attempts := _MAX_ATTEMPTS.get(answer.outcome):
                 retry = n_attempts < (max_attempts if self._is_reached else _MAX_ATTEMPTS_UNREACHED)
-                raise Failed(answer.outcome, answer.detail, retry=retry, wait=wait)
+                raise RequestError(answer.outcome, answer.detail, retry=retry, wait=wait)
 
-        with contextlib.suppress(Failed):
-            retrying(max(_MAX_ATTEMPTS.values()), self.stop)(attempt_once)
+        with contextlib.suppress(RequestError):
+            make_retry_policy(max(_MAX_ATTEMPTS.values()), self.stop)(attempt_once)
         return answer
 
     def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:

@@ -19,7 +19,7 @@ from functools import cache
 import httpx
 
 from biaslab import __version__
-from biaslab.endpoints.endpoint import Failed, retry_after
+from biaslab.endpoints.endpoint import RequestError, retry_after
 
 _HEADERS = {
     "User-Agent": f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)",
@@ -42,22 +42,22 @@ class Limits:
 def get(url: str, limits: Limits, allowed_hosts: Collection[str] = ()) -> bytes:
     """Return the body at a URL or at the URL to which it redirects; call it in a thread without an event loop.
 
-    ``allowed_hosts`` are permitted although they are not public, such as ``"127.0.0.1:8000"``. Raises Failed: There is
-    no body; ``outcome`` is the reason, and ``retry`` is whether another request may help.
+    ``allowed_hosts`` are permitted although they are not public, such as ``"127.0.0.1:8000"``. Raises RequestError:
+    There is no body; ``outcome`` is the reason, and ``retry`` is whether another request may help.
     """
     try:
         return asyncio.run(asyncio.wait_for(_get(url, limits, allowed_hosts), limits.timeout))
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise Failed(
+        raise RequestError(
             "timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s"
         ) from None
     except (httpx.InvalidURL, httpx.LocalProtocolError, ValueError) as error:
-        raise Failed("bad_url", str(error)) from None
+        raise RequestError("bad_url", str(error)) from None
     except httpx.TransportError as error:
         detail = str(error) or type(error).__name__
         if "SSL" in detail:
-            raise Failed("tls_failed", detail) from None
-        raise Failed("connection_failed", detail, retry=True) from None
+            raise RequestError("tls_failed", detail) from None
+        raise RequestError("connection_failed", detail, retry=True) from None
 
 
 async def _get(text: str, limits: Limits, allowed: Collection[str]) -> bytes:
@@ -65,33 +65,33 @@ async def _get(text: str, limits: Limits, allowed: Collection[str]) -> bytes:
     async with httpx.AsyncClient(transport=_Guard(allowed), timeout=limits.read_timeout, trust_env=False) as client:
         for _ in range(_MAX_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or not url.host:
-                raise Failed("refused_scheme", str(url)[:100])
+                raise RequestError("refused_scheme", str(url)[:100])
             async with client.stream("GET", url) as response:
                 if not response.has_redirect_location:
                     return await _read_body(response, limits)
                 url = url.join(response.headers["location"])
-    raise Failed("too_many_redirects", f"more than {_MAX_REDIRECTS}")
+    raise RequestError("too_many_redirects", f"more than {_MAX_REDIRECTS}")
 
 
 async def _read_body(response: httpx.Response, limits: Limits) -> bytes:
-    """Return the body of a response; a compressed body, which was not requested, raises Failed."""
+    """Return the body of a response; a compressed body, which was not requested, raises RequestError."""
     status, headers = response.status_code, response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", "")) if status in (429, 503) else None
-        raise Failed(status_of_code(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
+        raise RequestError(status_of_code(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
     if opt_out := opts_out(headers, limits.opt_out):
-        raise Failed("opted_out", opt_out)
+        raise RequestError("opted_out", opt_out)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
-        raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
+        raise RequestError("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
     if (content_length := int(headers.get("content-length", 0))) > limits.max_bytes:
-        raise Failed("too_many_bytes", f"{content_length} bytes stated")
+        raise RequestError("too_many_bytes", f"{content_length} bytes stated")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > limits.max_bytes:
-            raise Failed("too_many_bytes", f"more than {limits.max_bytes} bytes")
+            raise RequestError("too_many_bytes", f"more than {limits.max_bytes} bytes")
     if not body:
-        raise Failed("empty")
+        raise RequestError("empty")
     return bytes(body)
 
 
@@ -131,21 +131,21 @@ class _Guard(httpx.AsyncHTTPTransport):
         raise last_error
 
     def _resolve_host(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host; raise Failed unless each is public or allowed."""
+        """Return the addresses of a host; raise RequestError unless each is public or allowed."""
         if port > 65535:
-            raise Failed("bad_url", f"port {port}")
+            raise RequestError("bad_url", f"port {port}")
         try:
             entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise Failed("no_address", str(error), retry=error.errno == socket.EAI_AGAIN) from None
+            raise RequestError("no_address", str(error), retry=error.errno == socket.EAI_AGAIN) from None
         addresses = list(dict.fromkeys(entry[4][0] for entry in entries))
         for address in addresses:
             if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allowed:
                 continue
             if not is_public(address):
-                raise Failed("refused_address", f"{address} is no public address")
+                raise RequestError("refused_address", f"{address} is no public address")
             if port < 1024 and port not in (80, 443):
-                raise Failed("refused_port", f"port {port}")
+                raise RequestError("refused_port", f"port {port}")
         return addresses
 
 

@@ -30,12 +30,12 @@ import numpy as np
 
 from biaslab.cache.result_cache import cache_now
 from biaslab.endpoints import fetch, replies
-from biaslab.endpoints.endpoint import Failed, Requests, retrying
+from biaslab.endpoints.endpoint import RequestError, Requests, make_retry_policy
 from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, LimitError, PurchasedImage
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
 from biaslab.hub.image_sources import UnreadableImage, decode
-from biaslab.io.image_files import PLAIN, is_black, plain_share
+from biaslab.io.image_files import PLAIN_SHARE, is_black, plain_share
 
 REFUSED = "refused"
 # The outcomes of images and their meanings. Images with outcomes in CACHED_OUTCOMES are not requested again.
@@ -204,7 +204,7 @@ class _ImageRequests(Requests):
                 # Base64 in either alphabet, with or without its padding.
                 text = "".join((image or address).rpartition(",")[2].split()).rstrip("=").translate(_URL_SAFE)
                 data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-        except Failed as failed:
+        except RequestError as failed:
             if failed.outcome in _NO_IMAGE:
                 return PurchasedImage("not_an_image", failed.outcome.replace("_", " "), **values)
             detail = self.shorten_message(f"{failed.outcome}: {failed.detail}")
@@ -237,13 +237,13 @@ class _ImageRequests(Requests):
             try:
                 # Some servers give a relative path.
                 return fetch.get(urljoin(self.target, address), limits, settings.allowed_hosts)
-            except Failed as failed:
+            except RequestError as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # The error is logged, and may quote the request with the key.
                 detail = self.shorten_message(failed.detail)
-                raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
+                raise RequestError(failed.outcome, detail, retry=retry, wait=failed.wait) from None
 
-        return retrying(_MAX_FETCHES, self.stop)(fetch_once)
+        return make_retry_policy(_MAX_FETCHES, self.stop)(fetch_once)
 
     def check_distinct(self, prompt: str, first: str, second: str) -> bool:
         """Return whether two images of a prompt differ; False if one is unusable. RunError: They are identical."""
@@ -256,7 +256,8 @@ class _ImageRequests(Requests):
             files.append(path)
             images.append(decode(path.read_bytes()))
         if any(
-            isinstance(image, UnreadableImage) or is_black(image) or plain_share(image) >= PLAIN for image in images
+            isinstance(image, UnreadableImage) or is_black(image) or plain_share(image) >= PLAIN_SHARE
+            for image in images
         ):
             return False
         if not np.array_equal(*images):

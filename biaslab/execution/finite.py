@@ -23,7 +23,7 @@ def is_finite(numbers: np.ndarray | torch.Tensor) -> bool:
     return bool(finite.all())
 
 
-def checked(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") -> _Numbers:
+def check_finite(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") -> _Numbers:
     """Return the output of a model, of any shape, if all numbers are finite. Raises InputError: One is not.
 
     ``dtype`` is the model's data type and ``setting`` the setting of that type; empty if the device determines it.

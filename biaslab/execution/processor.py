@@ -59,7 +59,7 @@ def describe_device(device: str) -> str:
     return device
 
 
-def busy() -> float:
+def load_per_processor() -> float:
     """Return the average number of running processes per processor during the last minute."""
     return psutil.getloadavg()[0] / (psutil.cpu_count() or 1)
 

@@ -77,7 +77,7 @@ class Family:
     def complete_settings(self, settings: GenerationSettings) -> GenerationSettings:
         """Return settings with missing steps and guidance replaced by the model's defaults."""
         defaults = {"steps": self.steps, "guidance_scale": self.guidance}
-        return settings.changed(**{k: v for k, v in defaults.items() if getattr(settings, k) is None})
+        return settings.with_changes(**{k: v for k, v in defaults.items() if getattr(settings, k) is None})
 
     def size(self, settings: GenerationSettings, name: str) -> tuple[int, int]:
         """Return height and width of images in pixels; 0 if they are unknown defaults of the pipeline.

@@ -58,7 +58,7 @@ Follow = Callable[[int, "torch.Tensor"], None]
 Watch = Callable[[range], AbstractContextManager[Follow | None]]
 
 
-def unwatched(positions: range) -> AbstractContextManager[None]:
+def no_watch(positions: range) -> AbstractContextManager[None]:
     """Return a context without a callback."""
     return contextlib.nullcontext()
 
@@ -67,7 +67,7 @@ class _EarlyExit(Exception):
     """Ends a pipeline's call after the first call of its network."""
 
 
-class Received(NamedTuple):
+class EncodedText(NamedTuple):
     """A text as the denoising network receives it."""
 
     tokens: np.ndarray  # ``float32 (tokens, width)``: the input of cross-attention (``encoder_hidden_states``).
@@ -95,7 +95,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     check_offload(offload, torch_device.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     name = model_names.split(model).base
-    family = stated.with_stated(families.family_of_files(files.pipeline, name), files, name)
+    family = stated.add_stated_settings(families.family_of_files(files.pipeline, name), files, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         is_emulated = torch_device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
@@ -114,7 +114,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
         if offload == "none":
             pipe.to(torch_device)
         details = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
-        loaded = Generator(pipe, settings.changed(dtype=dtype), model=model, device=torch_device, **details)
+        loaded = Generator(pipe, settings.with_changes(dtype=dtype), model=model, device=torch_device, **details)
         # Number types are set before, because offloaded weights have none until they are moved.
         if offload == "model":
             pipe.enable_model_cpu_offload(device=torch_device)
@@ -173,7 +173,7 @@ class Generator:
         if own_settings != new_settings or settings.dtype not in ("auto", self.settings.dtype):
             return None
         variant = copy.copy(self)
-        variant._apply_settings(settings.changed(dtype=self.settings.dtype))
+        variant._apply_settings(settings.with_changes(dtype=self.settings.dtype))
         variant._batch_size = min(settings.batch_size, MAX_BATCH)
         variant.check_effect()
         return variant
@@ -195,7 +195,7 @@ class Generator:
         if self.family.denoiser or self._guidance is None or self._guidance <= self.family.unguided:
             return
         variant = copy.copy(self)
-        variant.settings = self.settings.changed(guidance_scale=2 * self._guidance + 1)
+        variant.settings = self.settings.with_changes(guidance_scale=2 * self._guidance + 1)
         first, second = (g._run_batch(["a photo of a person"], [0], steps=1)[0] for g in (self, variant))
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
             raise ParameterError(
@@ -234,10 +234,10 @@ class Generator:
         family, dtype = self.family, self.settings.dtype
         if not family.denoiser or families.is_quantised(self._denoiser):
             # A quantised network computes in its own type, with inputs and outputs of any type.
-            self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
+            self.settings = self.settings.with_changes(dtype="float32" if dtype == "auto" else dtype)
             return
         if dtype == "auto":
-            self.settings = self.settings.changed(dtype=self._try_bfloat16())
+            self.settings = self.settings.with_changes(dtype=self._try_bfloat16())
         elif dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
         for network in (self.pipe.vae, self._denoiser):
@@ -314,7 +314,7 @@ class Generator:
             peaks.append(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.empty_cache()
         free_bytes, _ = torch.cuda.mem_get_info(self.device)
-        return fitting_batch(free_bytes, *(p - baseline for p in peaks))
+        return max_batch_size(free_bytes, *(p - baseline for p in peaks))
 
     @property
     def _is_guided(self) -> bool:
@@ -331,7 +331,7 @@ class Generator:
             return texts.n_tokens_truncated(self.pipe, prompts)
 
     def images(
-        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = unwatched
+        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = no_watch
     ) -> list[np.ndarray | UnreadableImage]:
         """Generate one image for each prompt and key.
 
@@ -382,7 +382,7 @@ class Generator:
         n = _count_batch(seeds[positions.start : positions.stop], self._batch_size)
         return self._generate_batch(prompts, seeds, positions[:n], watch)
 
-    def embeddings(self, prompts: Sequence[str]) -> list[Received]:
+    def embeddings(self, prompts: Sequence[str]) -> list[EncodedText]:
         """Return texts as the denoising network receives them; shorter ones are padded with zeros.
 
         Raises ParameterError: The pipeline's text encoding is unknown. RunError: The numbers overflow.
@@ -395,7 +395,7 @@ class Generator:
             rows = [self.family.tokens(self._text(text)) for text in prompts]
         max_length = max((len(tokens) for tokens, _ in rows), default=0)
         return [
-            Received(
+            EncodedText(
                 np.pad(self.check_finite(tokens.float().cpu().numpy()), ((0, max_length - len(tokens)), (0, 0))),
                 None if pooled is None else self.check_finite(pooled.float().cpu().numpy()),
             )
@@ -527,7 +527,7 @@ class Generator:
             raise ParameterError(f"{cause} Choose another scheduler.")
 
 
-def fitting_batch(free_bytes: int, peak_of_one: int, peak_of_two: int) -> int:
+def max_batch_size(free_bytes: int, peak_of_one: int, peak_of_two: int) -> int:
     """Return the number of images that fit in ``free_bytes``, a power of two, from the peak bytes of one and two."""
     bytes_per_image = max(peak_of_two - peak_of_one, 1)
     fixed_bytes = max(peak_of_one - bytes_per_image, 0)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_whole, locked, replace
+from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_valid, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator
 from biaslab.generation.settings import GenerationSettings
@@ -216,7 +216,7 @@ class GeneratedImages(GeneratedSource):
             with contextlib.suppress(OSError, ValueError):
                 columns = pq.read_table(path, columns=_KEY).to_pydict()
                 self._places |= dict.fromkeys(zip(*columns.values(), strict=True), path)
-        shards = (load_if_whole(path) for path in {self._places[key] for key in keys if key in self._places})
+        shards = (load_if_valid(path) for path in {self._places[key] for key in keys if key in self._places})
         frames = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
         frames = [shard[shard.index.isin(keys)] for shard in frames]
         rows = pd.concat(frames) if frames else pd.DataFrame()
@@ -226,7 +226,7 @@ class GeneratedImages(GeneratedSource):
         model, keys = self._generator, noise_keys(rows)
         batch_size, ids = model.batch_size, image_ids_of(rows)
         recorder = LatentRecorder(keys, ids) if NOISE in rows else None
-        images, extra = self._generate_with(model, rows, keys, recorder.watch if recorder else generator.unwatched)
+        images, extra = self._generate_with(model, rows, keys, recorder.watch if recorder else generator.no_watch)
         extra |= recorder.columns() if recorder else {}
         if model.batch_size != batch_size:
             self._write_note(model)
@@ -276,7 +276,7 @@ class GeneratedImages(GeneratedSource):
         settings = self._settings
         is_auto = {"dtype": settings.dtype == "auto", "batch_size": not settings.batch_size}
         changes = {name: note[name] for name, use_note in is_auto.items() if use_note and name in note}
-        loaded = self._load(settings.changed(**changes))
+        loaded = self._load(settings.with_changes(**changes))
         loaded.check(list(self._units["text"].unique()))
         self._write_note(loaded)
         return loaded

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from biaslab.generation.image_endpoint import EndpointImages
 
 
-class Ready(NamedTuple):
+class LoadedModel(NamedTuple):
     """A loaded model, and its number of denoising steps (0: none), which ``set_steps`` changes."""
 
     generate: Callable[..., ImageSource]
@@ -95,9 +95,9 @@ class ImageModel:
         """
         raise NotImplementedError
 
-    def ready(self, loaded_model: Ready | None = None) -> Ready:
+    def ready(self, loaded_model: LoadedModel | None = None) -> LoadedModel:
         """Return :meth:`generate` with the model loaded; an earlier result ``loaded_model`` is reused if possible."""
-        return Ready(self.generate)
+        return LoadedModel(self.generate)
 
     def n_cached(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return the number of images that :meth:`generate` would read from the cache."""
@@ -222,7 +222,7 @@ class DiffusersModel(ImageModel):
     def _family(self) -> families.Family:
         """Its family; only configurations are read."""
         name = model_names.split(self._name).base
-        return stated.with_stated(families.family_of_files(self._files.pipeline, name), self._files, name)
+        return stated.add_stated_settings(families.family_of_files(self._files.pipeline, name), self._files, name)
 
     @property
     def _stated_settings(self) -> dict[str, object]:
@@ -273,16 +273,16 @@ class DiffusersModel(ImageModel):
         images.image_domain = self.image_domain
         return images
 
-    def ready(self, loaded_model: Ready | None = None) -> Ready:
+    def ready(self, loaded_model: LoadedModel | None = None) -> LoadedModel:
         """Return :meth:`generate` with the model loaded once for all calls."""
         previous = loaded_model.loaded if loaded_model is not None and loaded_model.name == self._name else None
         loaded = (previous and previous.with_settings(self._settings)) or self.load()
 
         def set_steps(steps: int) -> None:
-            loaded.settings = loaded.settings.changed(steps=steps)
+            loaded.settings = loaded.settings.with_changes(steps=steps)
 
         generate = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
+        return LoadedModel(generate, loaded.settings.steps or 0, set_steps, self._name, loaded)
 
     def n_cached(self, prompts: pd.DataFrame, **run) -> int:
         """Return the number of cached images."""
@@ -293,7 +293,7 @@ class DiffusersModel(ImageModel):
         """Name and settings; the strength of guidance does not affect time, only its presence."""
         settings, scale = self._settings, self._settings.guidance_scale
         if scale is not None:
-            settings = settings.changed(guidance_scale=7.5 if scale > 1 else 1)
+            settings = settings.with_changes(guidance_scale=7.5 if scale > 1 else 1)
         return (self._name, repr(settings))
 
 
@@ -306,7 +306,7 @@ class EndpointModel(ImageModel):
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
-        self._settings = settings.changed(model=self.label)
+        self._settings = settings.with_changes(model=self.label)
 
     def check(self, occupations: Sequence[str]) -> None:
         """Check that there is a key, a price, and a cost limit of at least one image."""

@@ -53,7 +53,7 @@ def compare_prompts(
     @Memoized
     def get_generator() -> generator.Generator:
         # Compiling takes longer than encoding.
-        loaded = load(model, settings.changed(compile=False), device=device)
+        loaded = load(model, settings.with_changes(compile=False), device=device)
         loaded.check(sorted(all_texts))
         return loaded
 

@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 1_000_000
 _LCM = {"steps": 4, "guidance": 8.5}
 
 
-def with_stated(family: Family, files: PipelineFiles, name: str) -> Family:
+def add_stated_settings(family: Family, files: PipelineFiles, name: str) -> Family:
     """Return the family of a model with values stated by its authors; a distilled one may have ``unstated`` values.
 
     Cards of the models in ``hub/known.yaml`` are not read. For a distilled LoRA, only its card and file name count. A

@@ -35,7 +35,7 @@ def is_on_hub(name: str) -> bool:
     return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
 
 
-def on_hub(name: str) -> tuple[str, str | None]:
+def split_name(name: str) -> tuple[str, str | None]:
     """Return repository and revision (None: ``main``) of ``owner/name@revision``, or of a file in it."""
     repository, _, revision = name.partition("@")
     return "/".join(repository.split("/")[:2]), revision or None
@@ -52,7 +52,7 @@ def commit(name: str) -> str:
 
     If the hub does not answer, it is the commit of the cached copy on this machine; empty without one.
     """
-    repository, revision = on_hub(name)
+    repository, revision = split_name(name)
     if revision and _COMMIT.fullmatch(revision):
         return revision
     # All files of a repository have one commit.
@@ -62,7 +62,7 @@ def commit(name: str) -> str:
             fetch_info(name)
         # Many kinds of errors; a look-up of the model reports them.
         except Exception:
-            cached_commit = cached(repository) / "refs" / (revision or "main")
+            cached_commit = cache_folder(repository) / "refs" / (revision or "main")
             if cached_commit.is_file():
                 _commits[key] = cached_commit.read_text(encoding="ascii").strip()
     return _commits.get(key, "")
@@ -96,7 +96,7 @@ def fetch_info(name: str):
     failed_at, failure = _failures.get(constants.ENDPOINT, (-_RETRY_AFTER, None))
     if failure is not None and time.monotonic() - failed_at < _RETRY_AFTER:
         raise failure
-    repository, revision = on_hub(name)
+    repository, revision = split_name(name)
     key = f"{repository}@{revision}" if revision else repository
     for wait in (*_WAITS, None):
         try:
@@ -117,7 +117,7 @@ def fetch_info(name: str):
     raise AssertionError
 
 
-def cached(repository: str) -> Path:
+def cache_folder(repository: str) -> Path:
     """Return the folder of a repository in the hub's cache on this machine, whether or not it exists."""
     from huggingface_hub import constants
 

@@ -20,7 +20,7 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab.io import folders
-from biaslab.io.image_files import HEIF_ENDINGS, MOST_BYTES, NOT_READ, UnreadableImage, decode, endings
+from biaslab.io.image_files import HEIF_ENDINGS, MAX_BYTES, NOT_READ, UnreadableImage, decode, endings
 from biaslab.io.plaintext import normalize
 
 
@@ -96,7 +96,7 @@ def _read_file(file: Path | None) -> np.ndarray | UnreadableImage:
     if file is None:
         return UnreadableImage("missing")
     try:
-        return UnreadableImage("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
+        return UnreadableImage("too large") if file.stat().st_size > MAX_BYTES else decode(file.read_bytes())
     except FileNotFoundError:
         return UnreadableImage("missing")
     except OSError:

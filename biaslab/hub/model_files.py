@@ -175,7 +175,7 @@ class ModelFiles:
         """Return the name by which a user can select one of the files."""
         if not self.repository:
             return str(self.folder / path)
-        revision = huggingface.on_hub(self.name)[1]
+        revision = huggingface.split_name(self.name)[1]
         return f"{self.repository}/{path}" + (f"@{revision}" if revision else "")
 
     def list_safetensors(self) -> str:
@@ -218,13 +218,13 @@ def look_up(name: str, kind: str, place: str = "") -> ModelFiles:
 def _look_up_on_hub(name: str, kind: str, place: str) -> ModelFiles:
     from huggingface_hub import errors
 
-    repository = huggingface.on_hub(place)[0]
+    repository = huggingface.split_name(place)[0]
     try:
         info = huggingface.fetch_info(place)
     # The client has many error types. Without a network, the previously downloaded files are available.
     except Exception as error:
         commit = huggingface.commit(place)
-        cache_folder = huggingface.cached(repository) / "snapshots" / commit
+        cache_folder = huggingface.cache_folder(repository) / "snapshots" / commit
         denials = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
         if not commit or not cache_folder.is_dir() or isinstance(error, denials):
             raise _client_error(name, kind, error) from error
@@ -275,7 +275,7 @@ def _client_error(name: str, kind: str, error: BaseException) -> ParameterError:
     def has(kind_of_error: type) -> bool:
         return any(isinstance(cause, kind_of_error) for cause in chain)
 
-    repository, revision = huggingface.on_hub(name)
+    repository, revision = huggingface.split_name(name)
     if has(errors.GatedRepoError):
         return ParameterError(
             f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
@@ -330,7 +330,7 @@ def digest(place: str | Path) -> str:
     if not folder.is_dir():
         path = huggingface.file_on_hub(name)
         commit = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
-        return f"{huggingface.on_hub(name)[0]}@{commit}{'/' * bool(path)}{path}" if commit else name
+        return f"{huggingface.split_name(name)[0]}@{commit}{'/' * bool(path)}{path}" if commit else name
     files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*")}
     if (vae := registry.autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{file.name}": file for file in vae.iterdir()}

@@ -56,7 +56,7 @@ def _find_problem(file: Path, allowed: Sequence[Path]) -> str:
         return ""
     is_read_whole = any(fnmatch(file.name.lower(), pattern) for pattern in CONFIGURATIONS)
     try:
-        reading.check(file, most=reading.MOST if is_read_whole else None)
+        reading.check(file, most=reading.MAX_BYTES if is_read_whole else None)
         if file.suffix.lower() != ".json" or file.name in _NAMES["vocabularies"]:
             return ""
         content = json.loads(reading.text(file))

@@ -230,7 +230,7 @@ def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     try:
         shape = pq.read_metadata(path)
         delimited.check_width(shape.num_columns, path, NARROWER)
-        if shape.num_rows * shape.num_columns > delimited.MOST_CELLS:
+        if shape.num_rows * shape.num_columns > delimited.MAX_CELLS:
             raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
         unfolded = sum(shape.row_group(i).total_byte_size for i in range(shape.num_row_groups))
         if unfolded <= _MOST_BYTES:

@@ -25,9 +25,9 @@ from biaslab.io import reading
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_COLUMNS = 1000
+MAX_COLUMNS = 1000
 """Maximum columns of a user-supplied table; a wider one is refused before any of its rows is read."""
-MOST_CELLS = 300_000_000
+MAX_CELLS = 300_000_000
 """Maximum cells of a table that is read into memory."""
 LONGEST_LINE = 16 * 2**20
 """Maximum characters of a line, and of a cell."""
@@ -110,7 +110,7 @@ def rows(
     such rows are padded with empty cells. ``fix`` is the end of the error about too many columns.
 
     Raises InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
-    has more than :data:`MOST_COLUMNS`.
+    has more than :data:`MAX_COLUMNS`.
     """
     # The limit applies to the whole process and is only increased.
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
@@ -234,7 +234,7 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
 
     ``fix`` is the end of the error about too many columns or cells.
 
-    Raises InputError: As for :func:`rows`; the file is empty, or it has more than :data:`MOST_CELLS` cells.
+    Raises InputError: As for :func:`rows`; the file is empty, or it has more than :data:`MAX_CELLS` cells.
     """
     import pyarrow as pa
 
@@ -243,11 +243,11 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
     if header is None:
         raise InputError(f"{path} is empty; it needs a header and rows.")
     pieces: list[list[Any]] = [[] for _ in header]
-    n_left = MOST_CELLS // len(header)
+    n_left = MAX_CELLS // len(header)
     while piece := list(itertools.islice(row_iterator, _PIECE)):
         n_left -= len(piece)
         if n_left < 0:
-            raise InputError(f"{path} has more than {MOST_CELLS:,} cells, too many to hold. {fix}".rstrip())
+            raise InputError(f"{path} has more than {MAX_CELLS:,} cells, too many to hold. {fix}".rstrip())
         for column, cells in zip(pieces, zip(*piece, strict=True), strict=True):
             column.append(pa.array(cells, pa.large_string()))
     columns = [pa.chunked_array(column, pa.large_string()) for column in pieces]
@@ -255,9 +255,9 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
 
 
 def check_width(columns: int, source: object, fix: str = "") -> None:
-    """Raise InputError if a user-supplied table has more than :data:`MOST_COLUMNS` columns."""
-    if columns > MOST_COLUMNS:
+    """Raise InputError if a user-supplied table has more than :data:`MAX_COLUMNS` columns."""
+    if columns > MAX_COLUMNS:
         raise InputError(
-            f"{source} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another "
+            f"{source} has {columns:,} columns; at most {MAX_COLUMNS:,} are read. Is it separated by another "
             f"character than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
         )

@@ -88,7 +88,7 @@ def other_files(folder: Path, endings: Sequence[str]) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in other_paths)
 
 
-def without_notes(paths: Iterable[str]) -> list[str]:
+def remove_notes(paths: Iterable[str]) -> list[str]:
     """Return paths except those of texts about the data, such as LICENSE and README."""
     return [path for path in paths if re.split("[^a-z]", Path(path).name.lower())[0] not in _NOTES]
 

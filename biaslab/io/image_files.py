@@ -26,10 +26,10 @@ NOT_READ = (".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".ne
 """Extensions of image formats that are not supported."""
 DARKEST = 8
 """An image is black if none of its values (0 to 255) is above this, because JPEG compression changes black slightly."""
-PLAIN = 0.75
+PLAIN_SHARE = 0.75
 """An image is plain, like placeholders from content filters, if at least this share of its pixels has one color."""
-MOST_PIXELS = 64_000_000
-MOST_BYTES = 200_000_000
+MAX_PIXELS = 64_000_000
+MAX_BYTES = 200_000_000
 # Progressive JPEGs have about ten scans; each takes a pass over the whole image.
 _MOST_SCANS = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -53,7 +53,7 @@ class ImageDecodeError(Exception):
         self.reason = reason
 
 
-def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_BYTES) -> np.ndarray | UnreadableImage:
+def decode(data: bytes, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES) -> np.ndarray | UnreadableImage:
     """Return the image in ``data`` (the content of a file), or the reason why it is unreadable; never raises.
 
     The image is ``uint8 (height, width, 3)`` RGB, as from :func:`fit_image`. Images with more pixels or bytes than the
@@ -114,7 +114,7 @@ def formats() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
+def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
     """Open the image in ``data``; its pixels are decoded when they are accessed.
 
     Raises ImageDecodeError: The data are not an image or are damaged, also when pixels are accessed in the context; or

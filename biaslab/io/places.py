@@ -28,7 +28,7 @@ def project_root(start: Path | None = None) -> Path:
     return start
 
 
-def is_packaged() -> Path:
+def packaged_root() -> Path:
     """Return the folder of the package's ``notebooks`` and ``params``: in the package, or around it in a checkout."""
     package = Path(__file__).parents[1]
     # Created when a wheel is built.

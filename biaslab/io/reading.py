@@ -10,7 +10,7 @@ from pathlib import Path
 
 from biaslab.errors import InputError
 
-MOST = 500_000_000
+MAX_BYTES = 500_000_000
 """Maximum bytes of a file that is read into memory."""
 
 
@@ -27,13 +27,13 @@ def check(path: str | Path, *, most: int | None = None) -> None:
         raise InputError(f"{path} has {state.st_size:,} bytes; at most {most:,} are read.")
 
 
-def content(path: str | Path, *, most: int = MOST) -> bytes:
+def content(path: str | Path, *, most: int = MAX_BYTES) -> bytes:
     """Return the content of a file of at most ``most`` bytes. Raises as :func:`check`."""
     check(path, most=most)
     return Path(path).read_bytes()
 
 
-def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
+def text(path: str | Path, encoding: str = "utf-8", *, most: int = MAX_BYTES) -> str:
     """Return the text of a file. Raises as :func:`check`, and InputError with line and byte if decoding fails."""
     try:
         return content(path, most=most).decode(encoding)
@@ -62,7 +62,7 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
-def altered(folder: Path, files: Mapping[str, str]) -> str:
+def describe_changes(folder: Path, files: Mapping[str, str]) -> str:
     """Return a text about the files whose digests differ from those of :func:`digests`; empty if none do."""
     missing_files = [name for name in files if not (folder / name).is_file()]
     current = digests(folder, (folder / name for name in files if name not in missing_files))

@@ -22,12 +22,12 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import join_values
-from biaslab.io.image_files import PLAIN, UnreadableImage, is_black, plain_share
+from biaslab.io.image_files import PLAIN_SHARE, UnreadableImage, is_black, plain_share
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER, WITHHELD
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
-NEAR = 32
+MAX_DISTANCE = 32
 """Maximum number of differing bits, of 256, between hashes of similar images. On 80 photorealistic portraits, copies
 saved again as JPEG of quality 75 differ in up to 23 bits, and different portraits in at least 63."""
 _COLUMNS = ("image_id", "pixels", "is_black", "plain", "hash")
@@ -101,7 +101,7 @@ def find_duplicates(
     table = table.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
     in_several_groups = (table["pixels"] != "") & (table.groupby("pixels")["group"].transform("nunique") > 1)
     plain = table["plain"].astype(float)
-    table.loc[(plain == 1) | ((plain >= PLAIN) & in_several_groups), "status"] = PLACEHOLDER
+    table.loc[(plain == 1) | ((plain >= PLAIN_SHARE) & in_several_groups), "status"] = PLACEHOLDER
     table.loc[table["is_black"].astype(bool), "status"] = BLACK
     candidates = table[(table["pixels"] != "") & (table["status"] == "")]
     # Ids are sorted by their trailing number, so that ``nurse/2`` comes before ``nurse/10``.
@@ -151,7 +151,7 @@ def group_duplicates(table: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
     examples.
 
     There is at most one example for each image. Copies and black images are excluded. So are plain images, whose hashes
-    are uninformative: those with fewer than ``NEAR`` bits of either value.
+    are uninformative: those with fewer than ``MAX_DISTANCE`` bits of either value.
     """
     n, pairs = 0, []
     distinct = table[(table["status"] == "") & (table["pixels"] != "")]
@@ -159,10 +159,10 @@ def group_duplicates(table: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
         ids = rows["image_id"].to_numpy(object)
         bits = np.frombuffer(b"".join(rows["hash"]), np.uint64).reshape(len(rows), -1)
         ones = np.bitwise_count(bits).sum(axis=1)
-        is_informative = (ones >= NEAR) & (ones <= SIDE * SIDE - NEAR)
+        is_informative = (ones >= MAX_DISTANCE) & (ones <= SIDE * SIDE - MAX_DISTANCE)
         ids, bits = ids[is_informative], bits[is_informative]
         for k in range(len(ids) - 1):
-            is_similar = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= NEAR
+            is_similar = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= MAX_DISTANCE
             n += int(is_similar.sum())
             pairs += [(ids[k], similar_id) for similar_id in ids[k + 1 :][is_similar][:1]]
     return n, pairs

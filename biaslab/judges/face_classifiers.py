@@ -81,7 +81,7 @@ class FairFaceJudge(FileJudge):
 
         def probabilities(images: Sequence[np.ndarray]) -> list[float]:
             outputs = self.model(_PIXELS(images, weights.device, weights.dtype)).float()
-            finite.checked(outputs, str(self.path), weights.dtype, setting="judging.dtype")
+            finite.check_finite(outputs, str(self.path), weights.dtype, setting="judging.dtype")
             return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].tolist()
 
         return [Answer(p) for p in batches.run(faces, probabilities)]
@@ -117,13 +117,13 @@ class DlibJudge(PinnedJudge):
         """Return the probability of perceived as female for each person; InputError where one is not finite."""
         if not people.persons:
             return []
-        faces = np.stack([aligned(person) for person in people.persons]).astype(np.float32)
+        faces = np.stack([align_face(person) for person in people.persons]).astype(np.float32)
         self.model.setInput(((faces - np.float32(_MEANS)) / 256).transpose(0, 3, 1, 2))
-        probabilities = finite.checked(self.model.forward(), DLIB, "float32")
+        probabilities = finite.check_finite(self.model.forward(), DLIB, "float32")
         return [Answer(float(p)) for p in probabilities[:, 0]]
 
 
-def aligned(person: Person) -> np.ndarray:
+def align_face(person: Person) -> np.ndarray:
     """Return a face as the network's input, ``uint8 (SIDE, SIDE, 3)``; black beyond the image."""
     import cv2
 

@@ -160,7 +160,7 @@ class YuNetFaces(FaceDetector, PinnedJudge):
         rows = self.model.detect(small)[1]
         if rows is None:
             return []
-        rows = finite.checked(rows, YUNET, "float32").astype(float)
+        rows = finite.check_finite(rows, YUNET, "float32").astype(float)
         scales = np.array([width / size[0], height / size[1]])
         starts, points = rows[:, :2] * scales, rows[:, 4:14].reshape(-1, 5, 2) * scales
         corners = np.clip(np.hstack([starts, starts + rows[:, 2:4] * scales]), 0.0, [width, height] * 2)
@@ -216,7 +216,7 @@ class MediaPipeFaces(FaceDetector, FileJudge):
         for detection in self.model.detect(image_data).detections:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
-            finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
+            finite.check_finite(np.array([*corners, score]), "MediaPipe's face detector", "float32")
             points = tuple((float(p.x) * width, float(p.y) * height) for p in detection.keypoints or ())
             detected.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score), points))
         return sorted(detected, key=lambda face: -face.score)

@@ -107,7 +107,7 @@ class FeaturesJudge(HubJudge):
         # The network's input may be larger than the images.
         batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
         image_features = batches.run(images, lambda batch: encode(network.pixels(batch, device)).float().cpu().numpy())
-        return finite.checked(np.stack(image_features), self.name, next(network.model.parameters()).dtype)
+        return finite.check_finite(np.stack(image_features), self.name, next(network.model.parameters()).dtype)
 
 
 class _TimmNetwork:
@@ -268,4 +268,4 @@ class InceptionJudge(FileJudge):
             pixels = torch.from_numpy(np.stack(same_size)).permute(0, 3, 1, 2).to(device)
             return self.model(pixels).float().cpu().numpy()
 
-        return finite.checked(np.stack(batches.run(images, features)), "Inception-v3", "float32")
+        return finite.check_finite(np.stack(batches.run(images, features)), "Inception-v3", "float32")

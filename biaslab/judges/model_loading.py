@@ -87,12 +87,12 @@ class Batches:
         return max(1, min(self._batch_size, self._batch_size * 128 * 128 // (shape[0] * shape[1])))
 
 
-MOST_SIDE = 16_384
-"""Maximum pixels per side of a model's input; :data:`MOST_TOKENS` are those of a text. No model takes as many."""
-MOST_TOKENS = 10**6
+MAX_SIDE = 16_384
+"""Maximum pixels per side of a model's input; :data:`MAX_TOKENS` are those of a text. No model takes as many."""
+MAX_TOKENS = 10**6
 
 
-def check_sizes(name: str, quantity: str, sizes: Iterable[Any], limit: int = MOST_SIDE) -> None:
+def check_sizes(name: str, quantity: str, sizes: Iterable[Any], limit: int = MAX_SIDE) -> None:
     """Raise ParameterError if sizes in a model's configuration are not whole numbers from 1 to ``limit``."""
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= limit:
@@ -112,7 +112,7 @@ def check_processor(name: str, processor) -> None:
         check_sizes(name, "a side of images", [side for side in sides if side is not None])
     max_tokens = getattr(getattr(processor, "tokenizer", None), "model_max_length", 1)
     # Tokenizers without a limit have a huge number here.
-    check_sizes(name, "the tokens of a text", [min(max_tokens, MOST_TOKENS)], MOST_TOKENS)
+    check_sizes(name, "the tokens of a text", [min(max_tokens, MAX_TOKENS)], MAX_TOKENS)
 
 
 def pretrained(kind, folder):
@@ -190,7 +190,7 @@ class TransformersModel:
 
     def checked(self, numbers):
         """Return the output of the model unchanged; raises InputError where a number is not finite."""
-        return finite.checked(numbers, self.name, self.model.dtype)
+        return finite.check_finite(numbers, self.name, self.model.dtype)
 
     def greedy(self, max_tokens: int) -> dict[str, Any]:
         """Return options for greedy decoding of at most ``max_tokens`` tokens, which override the checkpoint's.

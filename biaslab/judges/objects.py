@@ -1,6 +1,6 @@
 """Find objects of given classes in images, with any object-detection model of transformers.
 
-Every query that scores one of the classes at least :data:`LEAST` is cached; later rules apply thresholds to these.
+Every query that scores one of the classes at least :data:`MIN_SCORE` is cached; later rules apply thresholds to these.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from biaslab.judges import model_loading, people
 from biaslab.judges.judge import HubJudge
 
 BOX = ("left", "top", "right", "bottom")
-LEAST = 0.01
+MIN_SCORE = 0.01
 """Queries whose best class has a lower score are dropped."""
 _SHARD_ROWS = 512
 
@@ -70,7 +70,7 @@ def detect(
     """Detect objects in every image of a source's table; earlier results are read from ``cache``.
 
     Returns:
-        The detections, one row per query whose best class scores at least :data:`LEAST`, best first in each image:
+        The detections, one row per query whose best class scores at least :data:`MIN_SCORE`, best first in each image:
         image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
         ``p_<class>`` for each class (0–1). And the images: image_id, status (empty, ``unreadable`` or ``blocked``) and
         reason.
@@ -87,7 +87,7 @@ def detect(
         for batch in people.read_ahead(images, list(shard["image_id"]), detector):
             image_rows, detections = people.classify_images(*batch, detector.detect)
             for k, (scores, boxes) in detections.items():
-                above_minimum = scores.max(axis=1) >= LEAST
+                above_minimum = scores.max(axis=1) >= MIN_SCORE
                 detection_values = np.concatenate(
                     [boxes[above_minimum], scores[above_minimum]], axis=1, dtype=np.float32
                 )
@@ -113,7 +113,7 @@ def table(
     for scores, boxes in scores_and_boxes:
         # A box at the edge may contain no part of the image.
         is_inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        rows = np.flatnonzero(is_inside & (scores.max(axis=1, initial=0) >= LEAST))
+        rows = np.flatnonzero(is_inside & (scores.max(axis=1, initial=0) >= MIN_SCORE))
         rows = rows[np.argsort(-scores[rows].max(axis=1, initial=0), kind="stable")]
         values_by_image.append(np.concatenate([boxes[rows], scores[rows]], axis=1))
     values = np.concatenate([*values_by_image, np.empty((0, len(BOX) + len(classes)))])

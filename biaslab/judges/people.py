@@ -251,7 +251,7 @@ def _place(
                 Face(*box, 1.0, tuple(map(tuple, points))) for box, points in zip(boxes, landmarks, strict=True)
             ]
             image_faces.sort(key=lambda face: face.x0 + face.x1)
-            row["status"] = gate(image_faces, n)
+            row["status"] = check_faces(image_faces, n)
             if may_overlap and row["status"] == "overlapping":
                 row["status"] = ""
             if not row["status"]:
@@ -271,7 +271,7 @@ def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, peop
     return (x1 - x0 >= min_face_size * width / people - tolerance) & (y1 - y0 >= min_face_size * height - tolerance)
 
 
-def gate(faces: Sequence[Face], people: int) -> str:
+def check_faces(faces: Sequence[Face], people: int) -> str:
     """Return why the people of an image have no label: ``no_face``, ``one_face`` (fewer faces than people),
     ``several_faces`` or ``overlapping``; ``""`` where each person has a face and a side.
     """
@@ -289,9 +289,9 @@ def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
     """Return each person's columns of an image, the first and the one after the last; faces are from left to right.
 
     They end half-way between two faces, or at the start of the next face if boxes share a few columns. If faces
-    overlap (:func:`gate`), as in a crowd, each person's columns are those of the face.
+    overlap (:func:`check_faces`), as in a crowd, each person's columns are those of the face.
     """
-    if gate(faces, len(faces)) == "overlapping":
+    if check_faces(faces, len(faces)) == "overlapping":
         return [(max(int(face.x0), 0), min(max(int(np.ceil(face.x1)), int(face.x0) + 1), width)) for face in faces]
     ends, starts = [], [0]
     for left, right in pairwise(faces):
@@ -457,11 +457,13 @@ def _orders(persons_by_image: dict[str, list[Person]], classifier: ZeroShot) -> 
     logits = classifier.logits(views, [texts[phrase] for phrase in known_phrases]) if views else None
     for image_id, rows in rows_by_image.items():
         image_logits = logits[rows][:, [known_phrases.index(phrase) for phrase in phrases[image_id]]]
-        orders[image_id] = dict(zip(("role_p", "role_other"), order(image_logits, phrases[image_id]), strict=True))
+        orders[image_id] = dict(
+            zip(("role_p", "role_other"), order_probabilities(image_logits, phrases[image_id]), strict=True)
+        )
     return orders
 
 
-def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
+def order_probabilities(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     """Return the probability of the prompted order of people, and of the likeliest other order, each 0–1.
 
     Logits are ``(n, n)``: people from left to right by phrases in the prompted order. The logit of an order is the sum

@@ -25,15 +25,15 @@ from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle, yc
 
 MIDDLE = 0.6
 """Size of the ellipse as a fraction of the box's sides: it excludes hair, ears and background."""
-NEAR = 12.0
+MAX_COLOUR_DISTANCE = 12.0
 """Drawings: maximum distance in CIELAB of a point from the skin's colour; it excludes eyes, brows, lips and beard."""
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 """Drawings: minimum share of points near one colour."""
-LEAST_SKIN = 0.5
+MIN_SKIN = 0.5
 """Photographs: minimum share of skin-coloured points in each half of the face; fewer indicate a mask."""
-MOST_APART = 2
+MAX_TONE_DIFFERENCE = 2
 """Photographs: maximum difference in tones between two halves of a face; more indicates mixed light."""
-LEAST_SIDE = {hub.DRAWINGS: 4.0, hub.PHOTOGRAPHS: 12.0}
+MIN_SIDE = {hub.DRAWINGS: 4.0, hub.PHOTOGRAPHS: 12.0}
 """Minimum width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, reduced in size, none gains
 or loses its tone at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
 
@@ -85,7 +85,7 @@ def face_tones(
         height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[face_rows, :2], 0, (width, height))
         high = np.clip(boxes[face_rows, 2:], 0, (width, height))
-        is_small = ((high - low) < LEAST_SIDE[image_domain]).any(axis=1) & (reason[face_rows] == "")
+        is_small = ((high - low) < MIN_SIDE[image_domain]).any(axis=1) & (reason[face_rows] == "")
         reason[face_rows[is_small]] = "face too small"
         is_usable = reason[face_rows] == ""
         face_rows, middle, half = face_rows[is_usable], (low + high)[is_usable] / 2, (high - low)[is_usable] / 2
@@ -162,13 +162,13 @@ def _summarize_drawings(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     colour = np.median(lab, axis=1)
     is_near = np.ones(lab.shape[:2], bool)
     for _ in range(_ROUNDS):
-        is_near = ((lab - colour[:, None]) ** 2).sum(axis=-1) <= NEAR**2
+        is_near = ((lab - colour[:, None]) ** 2).sum(axis=-1) <= MAX_COLOUR_DISTANCE**2
         colour = np.where(is_near.any(axis=1)[:, None], _masked_median(lab, is_near), colour)
     # For display, the median of the same points in RGB; it differs only by the nonlinearity between the two spaces.
     rgb, share = _masked_median(points, is_near), is_near.mean(axis=1)
     chroma, hue = _chroma_and_hue(srgb_to_lab(rgb))
     is_skin = (chroma <= _GREY) | ((hue >= _HUES[0]) & (hue <= _HUES[1]))
-    return (rgb, share, np.select([share < LEAST_SHARE, ~is_skin], ["no even colour", "not the colour of skin"], ""))
+    return (rgb, share, np.select([share < MIN_SHARE, ~is_skin], ["no even colour", "not the colour of skin"], ""))
 
 
 def _summarize_photographs(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -183,10 +183,12 @@ def _summarize_photographs(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     for coordinates in _PLACES.T:
         halves = coordinates < 0, coordinates > 0
         for half in halves:
-            is_covered |= is_skin[:, half].mean(axis=1) < LEAST_SKIN
+            is_covered |= is_skin[:, half].mean(axis=1) < MIN_SKIN
         tone_a, tone_b = (monk_tone(_masked_median(points[:, half], is_skin[:, half])) for half in halves)
         tone_difference = np.maximum(tone_difference, np.abs(tone_a - tone_b))
-    reasons = np.select([is_covered, tone_difference > MOST_APART], ["not the colour of skin", "mixed light"], "")
+    reasons = np.select(
+        [is_covered, tone_difference > MAX_TONE_DIFFERENCE], ["not the colour of skin", "mixed light"], ""
+    )
     return rgb, is_skin.mean(axis=1), reasons
 
 

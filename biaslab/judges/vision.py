@@ -78,7 +78,7 @@ class VisionJudge(Judge):
         vision = self.options.vision
         address = {name: value for name in ("url", "api_key_env") if (value := getattr(vision, name))}
         price = {"price": vision.price, "cost_limit": vision.cost_limit}
-        return self.options.endpoint.changed(model=self.argument, **price, **address)
+        return self.options.endpoint.with_changes(model=self.argument, **price, **address)
 
     def check(self) -> None:
         """Raise ParameterError where URL, key, price or cost limit are missing or do not allow a question."""

@@ -76,7 +76,7 @@ class ZeroShot:
         ``float64 (images, texts)``; errors as of the embeddings.
         """
         cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
-        return finite.checked(self._scale * cosines.astype(np.float64), self.name, "float32")
+        return finite.check_finite(self._scale * cosines.astype(np.float64), self.name, "float32")
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
@@ -88,7 +88,7 @@ class ZeroShot:
 
         pixels = self._pixels(images, self._device, self._dtype)
         embeddings = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
-        return finite.checked(embeddings.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
+        return finite.check_finite(embeddings.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
 
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
@@ -105,7 +105,7 @@ class ZeroShot:
             with torch.inference_mode():
                 tokens = self._tokenizer(batch).to(self._device)
                 embeddings = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
-            vectors = finite.checked(embeddings.cpu().numpy(), self.name, "float32")
+            vectors = finite.check_finite(embeddings.cpu().numpy(), self.name, "float32")
             self._texts.update(zip(batch, vectors, strict=True))
         return np.stack([self._texts[text] for text in texts])
 

@@ -278,7 +278,7 @@ def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     return ({str(name): value for name, value in row.items()} for row in frame.to_dict("records"))
 
 
-def read(folder: Path | str) -> SimpleNamespace:
+def load_answers(folder: Path | str) -> SimpleNamespace:
     """Return the answers in the ``answers.yaml`` of a paper or folder, as attributes by name.
 
     Raises:

@@ -17,7 +17,7 @@ from biaslab.schema import groups
 from biaslab.settings import Settings
 
 # Settings that may be paths; and the groups or settings that name other inputs than the model.
-PLACES = groups.places(Settings)
+PLACES = groups.path_settings(Settings)
 _PATH_GROUPS = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
 _OTHER_INPUTS = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
 INPUTS = tuple(dict.fromkeys((*_PATH_GROUPS, *_OTHER_INPUTS)))

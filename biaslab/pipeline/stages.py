@@ -21,7 +21,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import fetch_images
-from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed_texts, nearest_captions
+from biaslab.captions.embeddings import COLUMNS, NEAREST_APPROACHES, Encoder, embed_texts, nearest_captions
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.indicators import find_indicators
 from biaslab.captions.paraphrase import paraphrases
@@ -106,8 +106,8 @@ class Pipeline:
         filled = settings.for_model(model).with_defaults(registry.settings(model))
         if not filled.captions.encoder:
             # Without an encoder there are no nearest captions.
-            unsupported = [name for name in filled.captions.approaches if name not in NEAREST]
-            filled = filled.changed(captions={"approaches": unsupported})
+            unsupported = [name for name in filled.captions.approaches if name not in NEAREST_APPROACHES]
+            filled = filled.with_changes(captions={"approaches": unsupported})
         self.settings = filled
         self.seed = seed
         self.progress = progress
@@ -134,19 +134,21 @@ class Pipeline:
         """The folder whose images represent the model; None where a model generates images."""
         return getattr(self.image_model(), "folder", None)
 
-    def changed(self, model: str = "", **changes: Any) -> Self:
+    def with_changes(self, model: str = "", **changes: Any) -> Self:
         """Return a pipeline with another model (empty: the same) or changed settings by group
         (``generation={"steps": 20}``).
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
-        pipeline = type(self)(model or self.model, self._user_settings.changed(**changes), seed=self.seed, **progress)
+        pipeline = type(self)(
+            model or self.model, self._user_settings.with_changes(**changes), seed=self.seed, **progress
+        )
         pipeline.share, pipeline.headlines_only = self.share, self.headlines_only
         return pipeline
 
     @cached_property
     def baseline_pipelines(self) -> tuple[Self, ...]:
         """Pipelines of the baseline models."""
-        return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
+        return tuple(self.with_changes(name, baselines="none") for name in self.settings.baseline_models)
 
     def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
         """Return images with ground truth, if any, of the domain that :meth:`image_model` has for ``prompt_set``."""
@@ -220,7 +222,7 @@ class Pipeline:
         """Return the empty ones of some settings, by their dotted names."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
-    def omits(self, *settings: str) -> bool:
+    def has_unset(self, *settings: str) -> bool:
         """Return whether some of the settings are empty, so that a table lacks their values; a plan records them."""
         return bool(self.unset_settings(*settings))
 
@@ -241,7 +243,7 @@ class Pipeline:
             raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
 
     @property
-    def gate(self) -> tuple[str, ...]:
+    def judge_settings(self) -> tuple[str, ...]:
         """The settings of the judge of perceived gender, and of the face detector where that judge needs one."""
         judge = self.gender_judge
         return ("judging.gender",) if judge and not judge.needs_faces else ("judging.gender", "judging.faces")
@@ -263,7 +265,7 @@ class Pipeline:
         return self.has_captions and (fetched or self.corpus.images is not None)
 
     @property
-    def no_images(self) -> str:
+    def missing_images_message(self) -> str:
         """The error message for a corpus of captions without images."""
         fix = "a folder with the images, each named by its caption's id, or to 'download' where it has their URLs."
         return f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to {fix}"
@@ -284,7 +286,7 @@ class Pipeline:
     @cached_value
     def occupations(self) -> tuple[str, ...]:
         """The occupations: those of the settings, of their file, or the paper's."""
-        names = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
+        names = word_files.select_occupations(self.words, self.settings.captions.occupations, "captions.occupations")
         return names or tuple(lexicons.load("paradox_occupations"))
 
     @cached_value
@@ -323,7 +325,7 @@ class Pipeline:
     def _search_captions(self) -> SearchResult:
         s = self.settings.captions
         # Captions beyond the sample are needed only if nearest captions are selected.
-        pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
+        pool = (s.candidates_per_occupation or _ALL) if self.needs_nearest else 0
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
@@ -346,20 +348,20 @@ class Pipeline:
         If other shards of a stage are missing, :class:`~biaslab.cache.result_cache.UnfinishedError` is raised after its
         own. Raises ParameterError as :class:`~biaslab.cache.result_cache.ResultCache`.
         """
-        pipeline = self.changed()
+        pipeline = self.with_changes()
         pipeline.share = (i, n)
         _ = pipeline.cache
         return pipeline
 
     def cached_only(self) -> Self:
         """Return a pipeline that only reads the cache; it raises UnfinishedError for missing results."""
-        pipeline = self.changed()
+        pipeline = self.with_changes()
         pipeline.cache = ResultCache(self.cache.root, share=_NO_SHARE)
         return pipeline
 
-    def on_captions(self) -> list[Callable[[], object]]:
+    def caption_stages(self) -> list[Callable[[], object]]:
         """Return the stages on captions that the settings require."""
-        return [self.captions, *([self._vectors] if self.asks_for_nearest else [])]
+        return [self.captions, *([self._vectors] if self.needs_nearest else [])]
 
     # -- selections and prompts ----------------------------------------------------------------------
 
@@ -380,7 +382,7 @@ class Pipeline:
         without_indicators = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
         without_indicators["rank"] = without_indicators.groupby("occupation").cumcount() + 1
         selected = pd.concat([sample, without_indicators], ignore_index=True)[COLUMNS]
-        if self.asks_for_nearest:
+        if self.needs_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
             selected = selected.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
             rows = nearest_captions(self.captions(), self.filled_templates(), self._vectors(), k=s.nearest_per_prompt)
@@ -421,9 +423,9 @@ class Pipeline:
         return Encoder(s.encoder, device=self.settings.compute.device, dtype=s.encoder_dtype)
 
     @property
-    def asks_for_nearest(self) -> bool:
+    def needs_nearest(self) -> bool:
         """Whether any approach selects the captions nearest to prompts."""
-        return bool(set(NEAREST).intersection(self.settings.captions.approaches))
+        return bool(set(NEAREST_APPROACHES).intersection(self.settings.captions.approaches))
 
     @property
     def fetches_images(self) -> bool:
@@ -493,7 +495,7 @@ class Pipeline:
         if use == "critic":
             setting, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
             critic_fields = {name: value for name in ("url", "api_key_env") if (value := getattr(critic, name))}
-            shared = shared.changed(model=critic.model, **critic_fields)
+            shared = shared.with_changes(model=critic.model, **critic_fields)
         if not shared.url or not shared.model:
             raise ParameterError(
                 f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
@@ -574,11 +576,11 @@ class Pipeline:
         # The settings group of these prompts may have its own guidance scale.
         guidance = getattr(getattr(s, prompt_set, None), "guidance_scale", None)
         if guidance is not None:
-            generation = generation.changed(guidance_scale=guidance)
+            generation = generation.with_changes(guidance_scale=guidance)
         if several:
             wide = {"aspect": s.paired.aspect} | ({"width": 0} if s.paired.aspect != 1 else {})
-            generation = generation.changed(**wide)
-            endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
+            generation = generation.with_changes(**wide)
+            endpoint = endpoint.with_changes(size=s.paired.image_size or endpoint.size)
         options = {"endpoint": endpoint, "corpus": lambda: self.corpus}
         options |= {"device": s.compute.device, "offload": s.compute.offload, "group_by": s.custom.group_by}
         return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **options)
@@ -590,7 +592,7 @@ class Pipeline:
         Raises as :meth:`images` and :meth:`require`.
         """
         if kind != "training" or self.has_images:
-            self.require(*self.gate)
+            self.require(*self.judge_settings)
         images = self.images(kind)
         judgements = self.judge_images(images.source)
         table = images.table.drop(columns="status", errors="ignore")
@@ -640,7 +642,7 @@ class Pipeline:
         """Return the captions whose images are judged: the sample, and the nearest ones if they are selected."""
         captions = self.captions()
         is_selected = captions["rank"] <= self.settings.captions.per_occupation
-        if self.asks_for_nearest:
+        if self.needs_nearest:
             keys = ["caption_id", "occupation"]
             chosen = pd.MultiIndex.from_frame(self.selections()[keys])
             is_selected |= pd.MultiIndex.from_frame(captions[keys]).isin(chosen)
@@ -654,7 +656,7 @@ class Pipeline:
         if folder:
             return CaptionImages(folder, ids)
         if self.corpus.images is None:
-            raise MissingInputError(self.no_images)
+            raise MissingInputError(self.missing_images_message)
         return Subset(self.corpus.images, ids)
 
     def downloads(self) -> pd.DataFrame:

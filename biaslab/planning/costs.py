@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.generation.models import Ready
+from biaslab.generation.models import LoadedModel
 from biaslab.planning.plan import ImageRequest
 
 # Approximate seconds for timing images of one kind, the maximum number of images to time together, and the share of the
@@ -31,7 +31,7 @@ class Cost:
     longest: float  # Seconds per image in the slowest round; other load on the machine increases them.
 
 
-def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready | None = None) -> Cost:
+def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: LoadedModel | None = None) -> Cost:
     """Return the cost of an image, measured on images that are discarded; fewer are generated if ``n_remaining`` is
     small.
 
@@ -70,7 +70,7 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
     return Cost(min(final_seconds), rounds_measured[-1][2], total, longest=max(final_seconds))
 
 
-def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
+def _time_images(request: ImageRequest, ready: LoadedModel, prompts: pd.DataFrame) -> tuple[float, int]:
     """Return the seconds that the images of prompts took, and their bytes in a cache."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

@@ -84,7 +84,7 @@ def pipelines_by_judge(pipeline: Pipeline, paper: str) -> tuple[str, dict[str, P
     for name in dict.fromkeys(s.judging.extra_judges):
         if name != judge:
             judging = {"gender": name, "skin_tone": NOT_READ}
-            variant = pipeline.changed(judging=judging, dalleval={"vqa": ""}, critic={"rounds": 0})
+            variant = pipeline.with_changes(judging=judging, dalleval={"vqa": ""}, critic={"rounds": 0})
             variant.headlines_only = True
             pipelines[names[name]] = variant
     return names[judge], pipelines

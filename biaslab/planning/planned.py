@@ -173,7 +173,7 @@ def compare_latents(images: ImageSource, pairs: pd.DataFrame) -> pd.DataFrame:
     return spaces.missing_values(pairs, spaces.OF_LATENTS, REASON)
 
 
-def covered(images: Any, instances: pd.DataFrame) -> pd.DataFrame:
+def measure_coverage(images: Any, instances: pd.DataFrame) -> pd.DataFrame:
     """Return objects that no word covers."""
     keys = ["image_id", "instance"]
     columns = instances[keys].reindex(columns=[*keys, *dependency.COVERED])

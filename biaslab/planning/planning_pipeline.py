@@ -61,9 +61,9 @@ class PlanningPipeline(Pipeline):
         self._provisional: set[str] = set()
         self._at_most: set[str] = set()
 
-    def changed(self, model: str = "", **changes: Any) -> PlanningPipeline:
+    def with_changes(self, model: str = "", **changes: Any) -> PlanningPipeline:
         """Return one of the changed pipeline that records into the same plan."""
-        return PlanningPipeline(self._run_pipeline.changed(model, **changes), self._recorder)
+        return PlanningPipeline(self._run_pipeline.with_changes(model, **changes), self._recorder)
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the result of ``compute``, computed once; each call records the requests of that computation."""
@@ -162,7 +162,7 @@ class PlanningPipeline(Pipeline):
             names += [*judge.depends_on, *(["vision", "endpoint"] if judge.is_charged else [])]
         self._recorder.add_settings(*names)
 
-    def omits(self, *settings: str) -> bool:
+    def has_unset(self, *settings: str) -> bool:
         """Return whether some of the settings are empty, and record them."""
         unset = self.unset_settings(*settings)
         # Extra judges label only the images of headlines.
@@ -195,7 +195,7 @@ class PlanningPipeline(Pipeline):
             return find(pipeline)
         limit = MAX_SEARCHED_CAPTIONS if isinstance(pipeline.corpus, FileCorpus) else MAX_STREAMED_CAPTIONS
         with groups.recorded_reads(None):
-            head = pipeline.changed(captions={"max_captions": min(s.max_captions or limit, limit)})
+            head = pipeline.with_changes(captions={"max_captions": min(s.max_captions or limit, limit)})
             is_whole = sum(map(len, head.corpus.batches())) < limit
         if is_whole:
             return find(pipeline)

@@ -143,7 +143,7 @@ def download_size(trials: Iterable[Trial]) -> int:
 
 def free_space() -> tuple[int, Path]:
     """Return the free bytes in the folder to which models are downloaded, and that folder."""
-    cache = huggingface.cached("").parent
+    cache = huggingface.cache_folder("").parent
     return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
 
 

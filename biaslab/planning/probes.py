@@ -15,7 +15,7 @@ from biaslab.captions.embeddings import Encoder
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.execution.progress import notice
-from biaslab.generation.models import Ready
+from biaslab.generation.models import LoadedModel
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.model_files import ModelFiles
 from biaslab.pipeline import Pipeline
@@ -64,7 +64,7 @@ class Trial:
         judge = use.judge
         if judge is not None and judge.is_charged:
             return repr((use.name, settings.vision, settings.endpoint))
-        judging = settings.judging.changed(gender="", extra_judges=())
+        judging = settings.judging.with_changes(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         identity = (
             (type(judge).__name__, judge.argument, getattr(judge, "places", False))
@@ -134,7 +134,7 @@ def run_trials(
     return results
 
 
-def _run_trial(trial: Trial, ready: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
+def _run_trial(trial: Trial, ready: LoadedModel | None) -> tuple[TrialResult, Probe | None, LoadedModel | None]:
     """Run a trial; return its result, and the probe of the judge or the loaded image model, for reuse."""
     outputs: dict = {}
 

@@ -183,7 +183,7 @@ def estimates(
         table = table.assign(known=has_value, **{value: table[value].where(has_value, table[fallback])})
         filled = "known"
     if table[value].isna().all():
-        return style.nothing(NO_VALUES)
+        return style.message_figure(NO_VALUES)
     words = _words(table, names)
     looks = _choose_styles(table, color, styles, words)
 
@@ -268,7 +268,7 @@ def diagonal(
     the legend entries.
     """
     if table[[x, y]].dropna().empty:
-        return style.nothing(NO_VALUES)
+        return style.message_figure(NO_VALUES)
     for value, pair in zip((x, y), limits or (), strict=False):
         _limits(table, value, pair)
     words = _words(table, names)
@@ -332,7 +332,7 @@ def trends(
     offset from one another; ``sharey`` gives all panels one y axis.
     """
     if table[value].isna().all():
-        return style.nothing(NO_VALUES)
+        return style.message_figure(NO_VALUES)
     ends = _limits(table, value, DECLARED)
     words = _words(table, names)
     looks = _choose_styles(table, color, styles, words)
@@ -379,7 +379,7 @@ def heat_map(
     texts to write instead of numbers.
     """
     if table[value].isna().all():
-        return style.nothing(NO_VALUES)
+        return style.message_figure(NO_VALUES)
     figure, parts = panels(table, panel, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3)
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     colours = colormaps["crest" if centre is None else "vlag"]
@@ -450,7 +450,7 @@ def stacked(
                     fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
                 )  # fmt: skip
             left += width
-        ax.set_yticks(range(len(bars)), [broken(words.get(bar, str(bar))) for bar in bars])
+        ax.set_yticks(range(len(bars)), [wrap_name(words.get(bar, str(bar))) for bar in bars])
         ax.set(xlim=(0, 100), ylim=(len(bars) - 0.5, -0.5), xlabel=label)
     handles = [
         Patch(facecolor=color, hatch=patterns.get(part, ""), edgecolor="white", label=name)
@@ -553,14 +553,14 @@ def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> 
 def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
     """Name the rows of a panel from position ``at``; hide names that the first panel of its line has, too."""
     place = ax.get_subplotspec()
-    axes, column, names = ax.figure.axes, place.colspan.start if place else 0, list(map(broken, names))
+    axes, column, names = ax.figure.axes, place.colspan.start if place else 0, list(map(wrap_name, names))
     first_axes = axes[axes.index(ax) - column]
     is_repeated = column > 0 and [text.get_text() for text in first_axes.get_yticklabels()] == names
     ax.set_yticks(np.arange(len(names)) + at, names, rotation=0)
     ax.tick_params(labelleft=not is_repeated)
 
 
-def broken(name: str) -> str:
+def wrap_name(name: str) -> str:
     """Return a row's name; split a long name into two lines of about :data:`LONGEST` letters, and cut the second."""
     if len(name) <= 1.5 * LONGEST:
         return name

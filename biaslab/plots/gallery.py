@@ -52,7 +52,7 @@ def gallery(
     """
     captions = list(captions) or [""] * len(images)
     if not len(images):
-        return style.nothing("The source has no images.")
+        return style.message_figure("The source has no images.")
     if isinstance(judgements, pd.DataFrame):
         judgements = [judgements.iloc[[k]] for k in range(len(judgements))]
     people = [[person for _, person in rows.iterrows()] for rows in judgements]

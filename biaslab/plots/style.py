@@ -133,12 +133,12 @@ def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
     @wraps(draw)
     def figure(table: pd.DataFrame, *args: Any, **options: Any) -> Figure:
-        return draw(table, *args, **options) if len(table) else nothing()
+        return draw(table, *args, **options) if len(table) else message_figure()
 
     return figure
 
 
-def nothing(
+def message_figure(
     text: str = "The source has no measurements for this figure, or no person could be classified.",
 ) -> Figure:
     """Return a figure with a message instead of data; a study prints the message and saves no figure."""

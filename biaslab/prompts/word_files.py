@@ -62,14 +62,14 @@ class Words:
     indicators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ``female`` and ``male``.
     templates: Mapping[str, str] = field(default_factory=dict)  # By name, those of one paper.
 
-    def of(self, column: str) -> dict[str, str]:
+    def column_values(self, column: str) -> dict[str, str]:
         """Return the value of a column for each occupation that has one."""
         return {name: row[column] for name, row in self.occupations.items() if row.get(column)}
 
     @property
     def forms(self) -> dict[str, tuple[str, ...]]:
         """The words for an occupation in captions, where the file gives them; others are searched by name."""
-        entries = self.of("captions").items()
+        entries = self.column_values("captions").items()
         return {name: tuple(filter(None, map(str.strip, cell.split("|")))) for name, cell in entries}
 
     def fill(self, template: str, occupation: str, role: str = "") -> str:
@@ -188,12 +188,12 @@ def _missing_words(words: Words, paper: str) -> str:
         return f"has templates for {paper} and no occupations in their language; give occupations"
     for name, text in words.templates.items():
         for form in {word or form for word, _, form in _PLACE.findall(text)} - {"", "OCCUPATION"}:
-            forms = words.of(form)
+            forms = words.column_values(form)
             lacks = [occupation for occupation in words.occupations if occupation not in forms]
             if lacks and (form, name) != ("ROLE", "role"):
                 return f"lacks {form!r} for {lacks[0]!r}, which the template {paper}: {name} needs; add that column"
     if paper == "paired" and words.occupations:
-        stereotypes = words.of("stereotype")
+        stereotypes = words.column_values("stereotype")
         if lacks := [name for name in words.occupations if name not in stereotypes]:
             return f"lacks the stereotype of {cells.join_values(lacks)}; give female or male for each"
         for gender in GENDERS:
@@ -204,7 +204,7 @@ def _missing_words(words: Words, paper: str) -> str:
     return ""
 
 
-def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
+def select_occupations(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations ``names`` of a file, or all without names. Raises ParameterError: It lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
         raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")

@@ -73,7 +73,7 @@ _LABEL_NAMES = {
     ),
     "label": ("gender", "perceived_gender", "rating", "annotation", "sex", "answer.gender", "answer.label"),
 }
-MOST_COLUMNS = 30
+MAX_COLUMNS = 30
 """Maximum number of annotators with a column each; for a crowd, such columns would be mostly empty."""
 ITEM = ["image_id", "position", "question", "model", "source", "occupation"]
 """The columns that identify an item, which one annotator labels once."""
@@ -364,15 +364,15 @@ def annotators(frame: pd.DataFrame) -> list[str]:
 def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
     """Return labels of perceived gender of ``items`` (:data:`ITEM`), one row each, missing where not labelled.
 
-    Each annotator has a column. With more than :data:`MOST_COLUMNS` annotators, the columns are an item's first,
+    Each annotator has a column. With more than :data:`MAX_COLUMNS` annotators, the columns are an item's first,
     second, … label. Raises InputError where the matrix has too many cells.
     """
     annotations, columns = frame[frame["label"] != ""], annotators(frame)
     column = annotations["annotator"]
-    if len(columns) > MOST_COLUMNS:
+    if len(columns) > MAX_COLUMNS:
         number = annotations.groupby(ITEM, sort=False).cumcount() + 1
         columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
-    if len(items) * len(columns) > delimited.MOST_CELLS:
+    if len(items) * len(columns) > delimited.MAX_CELLS:
         raise InputError(f"{len(items)} images with {len(columns)} annotations each exceed the memory.")
     wide = annotations.assign(column=column).pivot(index=ITEM, columns="column", values="label")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(items[ITEM]), columns=columns)

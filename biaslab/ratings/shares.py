@@ -17,7 +17,7 @@ import pandas as pd
 from biaslab.errors import InputError, unknown_name
 from biaslab.io import cells
 from biaslab.ratings import annotations as annotated
-from biaslab.ratings.annotations import COLUMNS, GENDER_LABELS, MOST_COLUMNS, OTHER, SOURCES, annotators
+from biaslab.ratings.annotations import COLUMNS, GENDER_LABELS, MAX_COLUMNS, OTHER, SOURCES, annotators
 from biaslab.schema import old_names
 
 OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
@@ -113,7 +113,7 @@ def _read_annotations(path: Path) -> AnnotatedImages:
     percent = 100 * counts["female"] / decided.where(decided > 0)
     labels, n = frame["label"][mask].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
     empty = sorted(set(frame["annotator"]) - {"", *names})
-    has_few_annotators = len(names) <= MOST_COLUMNS
+    has_few_annotators = len(names) <= MAX_COLUMNS
     partial = images["n_annotators"].between(1, len(names) - 1).sum()
     places = images[["image_id", "source", "occupation"]].drop_duplicates()
     ids = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()

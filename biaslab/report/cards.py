@@ -16,7 +16,7 @@ from biaslab.report.pages import file_inside
 from biaslab.schema import formatting
 from biaslab.schema.tables import load_yaml
 
-FEWEST, MOST = 3, 8
+MIN_CARDS, MAX_CARDS = 3, 8
 """Minimum and maximum number of cards at the top of a page."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
@@ -113,16 +113,16 @@ def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     cards = list(cards)
     placed_cards = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
-    selection = sorted(placed_cards, key=lambda card: card["card"])[:MOST]
+    selection = sorted(placed_cards, key=lambda card: card["card"])[:MAX_CARDS]
     candidates = [card for card in cards if card["main"] and card not in placed_cards]
     model_cards = [card for card in cards if any(row["model"] for row in card["rows"])]
     # If some cards are about models, only these are added.
     candidates = [card for card in candidates if card in model_cards] if model_cards else candidates
-    while len(selection) < FEWEST and candidates:
+    while len(selection) < MIN_CARDS and candidates:
         papers = {card["paper"] for card in selection}
         candidates.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
         selection.append(candidates.pop(0))
-    return selection or cards[:FEWEST]
+    return selection or cards[:MIN_CARDS]
 
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

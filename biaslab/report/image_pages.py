@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from biaslab.hub.image_sources import ImageSource
 
-MOST = 2_000
+MAX_IMAGES = 2_000
 """Maximum number of images on a model's page; of more images, the first of each group are shown."""
 ROWS, SIDE_BY_SIDE = 4, 8
 """Maximum number of groups in a strip, and of images in a group."""
@@ -162,7 +162,7 @@ def evenly(items: list, most: int) -> list:
 def _spread(people: pd.DataFrame, image_sets: Sequence[ModelImages]) -> list[str]:
     """Return the images of a kind that a page shows: the first of each group if there are too many."""
     images = people.drop_duplicates("image_id")
-    limit = max(MOST // len(image_sets), 1)
+    limit = max(MAX_IMAGES // len(image_sets), 1)
     if len(images) <= limit:
         return images["image_id"].tolist()
     place = images.groupby("group", sort=False).cumcount()

@@ -43,12 +43,12 @@ from biaslab.ratings import annotations as annotated
 from biaslab.ratings.annotations import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import dry_run, jobs, params, runner
-from biaslab.runs.audit import each_model
+from biaslab.runs.audit import expand_models
 from biaslab.runs.compare import find_run
 from biaslab.schema import tables
 from biaslab.schema.values import check_draws
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
 SIDE = 512
 """The longer side of an image on the page in pixels; smaller images are not enlarged."""
@@ -67,7 +67,10 @@ _SOURCE_NAMES = {
 }
 # The column with the file of an image in a folder; files of annotations do not have it.
 FILE = "_file"
-BEFORE, AFTER = ("image_id", "position", "question"), ("probability", "model", "source", "occupation", "prompt")
+LEADING_COLUMNS, OPTIONAL_COLUMNS = (
+    ("image_id", "position", "question"),
+    ("probability", "model", "source", "occupation", "prompt"),
+)
 """Columns of a file of annotations before and after ``annotator`` and ``label``; those after are optional."""
 
 
@@ -104,7 +107,7 @@ def annotate(
     """Write a page on which people annotate a sample of images, and describe it.
 
     Annotators answer one question at a time, each annotator in a different order of images. They download a file of
-    annotations in long form: :data:`BEFORE`, annotator, label, and those of :data:`AFTER` that are known.
+    annotations in long form: :data:`LEADING_COLUMNS`, annotator, label, and the known ones of :data:`OPTIONAL_COLUMNS`.
 
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id. Files in
@@ -123,7 +126,7 @@ def annotate(
     Raises:
         UnknownNameError: The question, paper or subset is unknown.
         ParameterError: The run or folder does not exist, a number is out of range, a question applies to none of the
-            images, or the images take more than :data:`MOST_BYTES`.
+            images, or the images take more than :data:`MAX_BYTES`.
         InputError: No image can be shown, annotations of these images could not be read, or the page would name a
             folder of this machine.
         RunError: The disk is full.
@@ -154,7 +157,7 @@ def annotate(
         # Questions cover each person in an image.
         sample_rows = sample_rows[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
     if any(question.placeholders & {"object", "noun"} for question in selected_questions) and "noun" not in sample_rows:
-        sample_rows = annotation_questions.name_objects(sample_rows, nouns.load(tagger).of)
+        sample_rows = annotation_questions.name_objects(sample_rows, nouns.load(tagger).find_nouns)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(sample_rows, sources, target, seed=seed, private=private, questions=selected_questions)
     return page._replace(left_out={**left_out, **page.left_out})
@@ -201,11 +204,11 @@ def write(
     content["kinds"] = [*map(annotation_questions.describe, questions)]
     content["items"] = items[["picture", "kind", "words"]].to_numpy().tolist()
     with explain_errors(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
-        path = write_page(target, rendered(content))
+        path = write_page(target, render_page(content))
     return Page(path, len(shown_keys), path.stat().st_size, reasons)
 
 
-def rendered(data: dict[str, Any]) -> str:
+def render_page(data: dict[str, Any]) -> str:
     """Return the HTML page of ``pictures`` (URLs), ``kinds`` of questions, and ``items`` (image, kind and words).
 
     ``rows`` are the items in the file of annotations, with ``header``; consecutive items with one image stay together.
@@ -234,7 +237,7 @@ def _read_folder(folder: Path, show_faces: bool, pattern: str, group_by: str) ->
     images, rows, people = FolderImages(folder), [], None
     left_out = Counter({"a link that leads out of the folder": n} if (n := len(images.links_out)) else {})
     if pattern:
-        people = [open_folder(entry.removeprefix(IMAGES), group_by).people for entry in each_model(pattern)]
+        people = [open_folder(entry.removeprefix(IMAGES), group_by).people for entry in expand_models(pattern)]
         people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     names = images.table["image_id"] if people is None else people["image_id"].unique()
     stems = Counter(normalize(Path(name).stem) for name in names)
@@ -363,18 +366,18 @@ def _encode_images(
         if isinstance(image, UnreadableImage):
             reasons[image.reason] += 1
             continue
-        urls[place] = encoded(image)
+        urls[place] = encode_image(image)
         size += len(urls[place])
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise ParameterError(
-                f"{n_done + 1} of {len(sample_rows)} images take {size:,} bytes; a page takes at most {MOST_BYTES:,}. "
+                f"{n_done + 1} of {len(sample_rows)} images take {size:,} bytes; a page takes at most {MAX_BYTES:,}. "
                 f"Annotate fewer with --sample, such as --sample {max(1, int(0.9 * n_done))}, or make several pages, "
                 "each with its own --seed."
             )
     return urls, dict(reasons)
 
 
-def encoded(image: np.ndarray) -> str:
+def encode_image(image: np.ndarray) -> str:
     """Return an image (``uint8 (height, width, 3)`` RGB) as a ``data:`` URL, encoded without metadata."""
     from PIL import Image
 
@@ -387,10 +390,12 @@ def encoded(image: np.ndarray) -> str:
 
 def _file_rows(items: pd.DataFrame) -> list[list[str]]:
     """Return header and rows of the file that annotators will download, without annotator and label."""
-    columns = [name for name in AFTER if name in items and (items[name].astype(str) != "").any()]
+    columns = [name for name in OPTIONAL_COLUMNS if name in items and (items[name].astype(str) != "").any()]
     label = np.where(items["question"] == "", "female", "yes")
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(items[[*BEFORE, *columns]].assign(annotator="1", label=label), Path(folder) / "file.csv")
+        path = tables.write(
+            items[[*LEADING_COLUMNS, *columns]].assign(annotator="1", label=label), Path(folder) / "file.csv"
+        )
         try:
             labels = {name: ("yes",) if name else ("female",) for name in items["question"].unique()}
             annotated.read(path, labels, required_columns=("source", "occupation"))

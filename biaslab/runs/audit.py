@@ -30,7 +30,7 @@ PRESETS = ("quick", "standard", "paper")
 _NAME = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
 
-def params_of(
+def make_parameters(
     names: Sequence[str],
     *,
     preset: str = "standard",
@@ -58,7 +58,7 @@ def params_of(
     """
     if preset not in PRESETS:
         raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
-    names = models_of(names, group_by)
+    names = list_models(names, group_by)
     folders = [pattern for pattern in names if pattern.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
@@ -100,7 +100,7 @@ def params_of(
             judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
         prompt_columns = (open_folder(pattern.removeprefix(IMAGES), group_by).people["prompt"] for pattern in folders)
-        for paper in custom_prompts.papers_of(chain.from_iterable(prompt_columns)):
+        for paper in custom_prompts.find_papers(chain.from_iterable(prompt_columns)):
             notebooks += custom["papers"][paper]["notebooks"]
             settings = _merge(settings, custom["papers"][paper]["settings"])
     custom_settings = {"prompts_file": prompts, "benchmark_file": benchmark, "group_by": group_by}
@@ -143,7 +143,7 @@ def params_of(
 
 
 def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
-    """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen."""
+    """Return sentences on the default judges in parameters of :func:`make_parameters`, and why they were chosen."""
     judging = parameters["settings"].get("judging", {})
     by_setting = defaults.choose_defaults(
         name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging
@@ -156,11 +156,11 @@ def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
-    """Return the names of the models to audit: one for each model of a folder; raise as :func:`params_of`."""
+def list_models(names: Sequence[str], group_by: str = "") -> list[str]:
+    """Return the names of the models to audit: one for each model of a folder; raise as :func:`make_parameters`."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [model for name in names for model in each_model(name)]
+    names = [model for name in names for model in expand_models(name)]
     for model in names:
         _check_model(model, group_by)
     # Different paths may name one model.
@@ -178,7 +178,7 @@ def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
     return names
 
 
-def each_model(name: str) -> list[str]:
+def expand_models(name: str) -> list[str]:
     """Return the names of the models that a name represents: several for a folder with images of several models."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]

@@ -79,7 +79,7 @@ def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: An
         for entry in open_pipelines
         for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
     ]
-    say = execute.print_aside if progress else None
+    say = execute.print_message if progress else None
     return preflight.run_preflight(image_requests(open_pipelines), uses, say=say, **options)
 
 
@@ -91,7 +91,7 @@ def describe_omissions(planned: list[jobs.Job]) -> list[str]:
     pipelines = jobs.pipelines(planned)
     return [
         *jobs.describe_omissions(planned),
-        *jobs.unmatched(pipelines),
+        *jobs.describe_unmatched(pipelines),
         *check_ratings(image_requests(pipelines)),
     ]
 
@@ -126,7 +126,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
                 f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if other_models:
-            model_list = custom_prompts.listed(other_models, models)
+            model_list = custom_prompts.describe_names(other_models, models)
             sentences.append(f"{name} annotates images of models that are not in this run: {model_list}.")
         ids_by_request = [_find_image_ids(request) for request in file_requests]
         if None in ids_by_request:
@@ -317,7 +317,7 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
         lines.append(
             f"Time here: {time_here} to generate them, estimated from {n} partly generated images, plus classification"
         )
-        if (busy := processor.busy()) > _BUSY:
+        if (busy := processor.load_per_processor()) > _BUSY:
             load = f"{busy:.1f} processes wanted each processor"
             lines.append(f"  This machine was busy: {load}. Alone it may be many times as fast.")
         root, size = requests[0].pipeline.cache.root, float(rows["bytes"].sum())

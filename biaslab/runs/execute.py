@@ -37,7 +37,7 @@ _MODULES = """psutil filelock pyarrow.dataset pyarrow.parquet pandas.io.formats.
 _rendering = threading.Lock()
 # Seconds that notebooks have to end by themselves when the user stops the run.
 _GRACE = 1.5
-KEPT = (
+RESUME_ADVICE = (
     "Finished notebooks and stages are cached: {fix}, and the same command resumes the run; or start "
     "the run elsewhere with --outputs DIR."
 )
@@ -67,7 +67,7 @@ def _make_kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     # If a batch system starts the cluster, all notebooks share one.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
         variables |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))
-    modules = sorted(code_digest.imported_digest(cell for job in jobs for cell in job.notebook.cells))
+    modules = sorted(code_digest.imported_modules(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     return kernels.Kernels(workers, variables, [*_MODULES.split(), *modules])
@@ -126,7 +126,7 @@ def _execute_parallel(
         try:
             while pending or jobs_by_future:
                 while pending and len(jobs_by_future) < workers:
-                    job = next_jobs(pending, jobs_by_future.values())
+                    job = next_job(pending, jobs_by_future.values())
                     pending.remove(job)
                     jobs_by_future[pool.submit(execute, job, kernel_pool)] = job
                 finished, _ = wait(jobs_by_future, timeout=2, return_when=FIRST_COMPLETED)
@@ -145,7 +145,7 @@ def _execute_parallel(
             raise
 
 
-def next_jobs(pending: Sequence[Job], running: Iterable[Job]) -> Job:
+def next_job(pending: Sequence[Job], running: Iterable[Job]) -> Job:
     """Return the job to start next: the first that generates none of the images of running jobs, else the first.
 
     A job that shares images with a running job would occupy a processor while it waits for them.
@@ -159,7 +159,7 @@ def _image_groups(job: Job) -> set[tuple[str, str]]:
     return {(name.partition("_")[0], job.suffix) for name in job.used_tables} if job.makes_images else set()
 
 
-def print_aside(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message to standard error."""
     print(text, file=sys.stderr, flush=True)
 
@@ -254,7 +254,7 @@ def _literal(path: Path) -> str:
 
 def _describe_error(error: Exception, job: Job) -> str:
     """Return the type and message of an error; for errors of the operating system, with advice."""
-    text = result_cache.explain_error(error, job.folder, KEPT)
+    text = result_cache.explain_error(error, job.folder, RESUME_ADVICE)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shorten(text)}"
 
 

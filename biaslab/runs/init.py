@@ -39,7 +39,7 @@ def init(folder: str | Path) -> list[Path]:
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ParameterError(f"{folder} exists and is not empty; name a new or empty folder.")
-    source = places.is_packaged()
+    source = places.packaged_root()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     roots = plugins.notebook_folders().values()

@@ -19,7 +19,7 @@ from biaslab.planning.planning_pipeline import COUNTS
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import groups, tables
-from biaslab.schema.values import check_draws, dotted
+from biaslab.schema.values import check_draws, flatten
 from biaslab.settings import Settings
 from biaslab.study import sources
 from biaslab.study.study import PARTS
@@ -227,7 +227,7 @@ def describe_omissions(jobs: Iterable[Job]) -> list[str]:
     return sentences
 
 
-def unmatched(open_pipelines: Iterable[OpenPipeline]) -> list[str]:
+def describe_unmatched(open_pipelines: Iterable[OpenPipeline]) -> list[str]:
     """Return a sentence for each of a user's files with names that do not match those of a run."""
     pipelines = [member for entry in open_pipelines for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)]
     if not pipelines:
@@ -303,8 +303,8 @@ def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
 
 def read_sources(jobs: Iterable[Job]) -> None:
     """Read the files and folders of tables that jobs take, each once; raise as :mod:`biaslab.study.sources`."""
-    reading = [job for job in jobs if not (job.reason or job.makes_images) and input_of(job)]
-    for job in {input_of(job): job for job in reading}.values():
+    reading = [job for job in jobs if not (job.reason or job.makes_images) and input_name(job)]
+    for job in {input_name(job): job for job in reading}.values():
         sources.read_tables(job.request)
 
 
@@ -316,7 +316,7 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
     read_sources(jobs)
     digests: dict[str, str] = {}
     for job in jobs:
-        name = input_of(job)
+        name = input_name(job)
         if not name or name in digests or job.reason:
             continue
         path = Path(name).resolve()
@@ -330,7 +330,7 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
     return digests
 
 
-def input_of(job: Job) -> str:
+def input_name(job: Job) -> str:
     """Return the name of a job's input in the run's record; empty for published values."""
     request = job.request
     if request is None or request.source == "published":
@@ -338,7 +338,7 @@ def input_of(job: Job) -> str:
     if request.makes_images:
         from biaslab.pipeline.paths import INPUTS
 
-        settings = dotted(job.parameters_given.get("settings") or {})
+        settings = flatten(job.parameters_given.get("settings") or {})
         file_inputs = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
         return ", ".join([f"{request.source}: {request.generating_model}", *file_inputs])
     return str(Path(request.annotations if request.source == "annotations" else request.source))

@@ -27,16 +27,16 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, name_help, near_matches
 from biaslab.io import plainyaml, reading
-from biaslab.io.places import is_packaged, project_root
+from biaslab.io.places import packaged_root, project_root
 from biaslab.report import records
 from biaslab.schema import old_names, tables, values
 from biaslab.schema.groups import Group, Integer, Texts, field, unknown_help
-from biaslab.schema.values import dotted
+from biaslab.schema.values import flatten
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
-MOST_VARIANTS = 1_000
+MAX_VARIANTS = 1_000
 """Maximum number of variants of a run, each of which executes every notebook."""
 # Maximum size of a parameters file in bytes; YAML's reader takes about a second per million.
 _MOST_BYTES = 5_000_000
@@ -123,12 +123,12 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, unchanged and in words.
 
         Without a sweep, there is one empty combination. In words, a mapping is a text of its differences from the
-        other mappings. Raises ParameterError: There are more than :data:`MOST_VARIANTS` combinations.
+        other mappings. Raises ParameterError: There are more than :data:`MAX_VARIANTS` combinations.
         """
-        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+        if (n := math.prod(map(len, self.sweep.values()))) > MAX_VARIANTS:
             lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
             raise ParameterError(
-                f"The lists of values make {n:,} variants ({lists}); at most {MOST_VARIANTS:,}. Give shorter lists."
+                f"The lists of values make {n:,} variants ({lists}); at most {MAX_VARIANTS:,}. Give shorter lists."
             )
         words = {k: _describe_differences(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
@@ -143,7 +143,7 @@ _RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
 
 
 def _describe_differences(mappings: list[dict]) -> list[str]:
-    mappings = [dotted(mapping) for mapping in mappings]
+    mappings = [flatten(mapping) for mapping in mappings]
     names = list(dict.fromkeys(name for mapping in mappings for name in mapping))
     differing_names = [n for n in names if len({repr(mapping.get(n)) for mapping in mappings}) > 1]
     words = ({n: mapping[n] for n in differing_names if n in mapping} for mapping in mappings)
@@ -175,7 +175,7 @@ def load(
     path = Path(path)
     if given is None:
         # The package's own parameters files can be named from any folder.
-        package_path = is_packaged() / path
+        package_path = packaged_root() / path
         given = read_yaml(package_path if package_path.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
@@ -204,7 +204,7 @@ def load(
     details = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     details["set_here"] = names
     notebook_values = _notebook_values(given, selected, available, str(path), strict=set_here)
-    return run.changed(**details, values=notebook_values, selected=tuple(selected))
+    return run.with_changes(**details, values=notebook_values, selected=tuple(selected))
 
 
 def _matches(notebook: Notebook, pattern: str) -> bool:
@@ -433,7 +433,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 def _notebooks_dir(path: Path) -> Path:
     """Return the folder of notebooks at or above the file or the working folder, else the package's own."""
-    for root in (project_root(path.parent), project_root(), is_packaged()):
+    for root in (project_root(path.parent), project_root(), packaged_root()):
         # The notebooks in a run's folder were executed, and contain its parameters.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"

@@ -22,7 +22,7 @@ from biaslab.runs.compare import find_run, printed_models, read_table
 from biaslab.runs.resume import check_tables
 from biaslab.runs.runner import PARAMS
 from biaslab.schema.formatting import format_digits, format_level
-from biaslab.schema.values import dotted
+from biaslab.schema.values import flatten
 from biaslab.settings import Settings
 from biaslab.study import sources
 
@@ -66,7 +66,7 @@ def plan_designs(folder: Path, parameters: Mapping, confidence: float) -> tuple[
     Among single groups, the one with the widest interval represents all. The components are the table
     ``precision_components``, which uses the annotations that the run read.
     """
-    settings = dotted(Settings().model_dump()) | dotted(parameters.get("settings") or {})
+    settings = flatten(Settings().model_dump()) | flatten(parameters.get("settings") or {})
     printed = printed_models(folder)
     own_headlines = [headline for headline in headlines(folder) if headline.model not in printed]
     own_headlines = [item for item in own_headlines if (item.cells["coefficient"] * item.cells["n"]).any()]

@@ -11,11 +11,11 @@ from pathlib import Path
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import ParameterError, RunError, UnknownNameError
-from biaslab.io.reading import altered
+from biaslab.io.reading import describe_changes
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
-from biaslab.runs.jobs import Job, input_of
+from biaslab.runs.jobs import Job, input_name
 from biaslab.runs.params import Notebook
 from biaslab.schema import tables
 from biaslab.study import Study, sources
@@ -28,7 +28,7 @@ _TABLES = ("tables/", f"{sources.MEASURED}/")
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
 
-def read(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
+def read_earlier(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
     """Return the records of the notebooks in the run's folder, and whether it contains another run to replace."""
     if (folder / records.FILE).exists():
         fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
@@ -63,8 +63,8 @@ def fingerprint(
     source = job.request and job.request.source
     images = source is None or makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
-    inputs = [record["inputs"].get(input_of(job), ""), judges]
-    code = [notebook_code(job.notebook), [] if source == "published" else guests, declared()]
+    inputs = [record["inputs"].get(input_name(job), ""), judges]
+    code = [notebook_code(job.notebook), [] if source == "published" else guests, declarations_digest()]
     content = [job.slug, text, job.parameters_given, inputs, *code, packages]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -85,7 +85,7 @@ def notebook_code(notebook: Notebook) -> dict[str, str]:
         papers = set(tables.measuring_papers())
     modules = [module for module in sources.modules() if module.split(".")[2] in papers]
     return code_digest.function_digests(
-        Study, report.render_notebook, *modules, *sorted(code_digest.imported_digest(notebook.cells))
+        Study, report.render_notebook, *modules, *sorted(code_digest.imported_modules(notebook.cells))
     )
 
 
@@ -105,7 +105,7 @@ def plugin_digests(images: bool) -> list[str]:
     return sorted(digests)
 
 
-def declared() -> str:
+def declarations_digest() -> str:
     """Return a digest of the declarations in data files: tables, titles and captions."""
     files = (*tables.files(), *texts.files())
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
@@ -135,7 +135,9 @@ def select_jobs(
         if not is_finished or (record["reason"] != job.reason if job.reason else "files" not in record):
             remaining_jobs.append(job)
         elif change := ", ".join(
-            filter(None, (altered(folder, record.get("files", {})), *map(changes.get, record.get("measured", ()))))
+            filter(
+                None, (describe_changes(folder, record.get("files", {})), *map(changes.get, record.get("measured", ())))
+            )
         ):
             remaining_jobs.append(job)
             notes.append(f"{job.slug} is executed again, because {change} since it finished.")
@@ -161,7 +163,9 @@ def _find_altered_tables(folder: Path, earlier: list[dict]) -> dict[str, str]:
     digests: dict[str, set[str]] = {}
     for name, digest in (item for notebook in earlier for item in notebook.get("measured", {}).items()):
         digests.setdefault(name, set()).add(digest)
-    changes_by_name = {name: [altered(folder, {name: digest}) for digest in values] for name, values in digests.items()}
+    changes_by_name = {
+        name: [describe_changes(folder, {name: digest}) for digest in values] for name, values in digests.items()
+    }
     return {name: changes[0] for name, changes in changes_by_name.items() if all(changes)}
 
 
@@ -173,7 +177,7 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
         return None
     if len(earlier["notebooks"]) != len(kept_records) or "files" not in earlier:
         return None
-    if change := altered(folder, earlier["files"]):
+    if change := describe_changes(folder, earlier["files"]):
         messages.append(f"Tables, figures and pages are created again, because {change} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
@@ -182,7 +186,7 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
 def check_tables(folder: Path, record: Mapping) -> None:
     """Raise RunError if a table of a run, results or measurements, has changed or is missing since the run ended."""
     digests = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
-    if change := altered(folder, digests):
+    if change := describe_changes(folder, digests):
         fix = "Start the run again: it creates them again from the results of its notebooks."
         raise RunError(f"In {folder}, {change} since the run ended. {fix}")
 

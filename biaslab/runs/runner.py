@@ -66,11 +66,11 @@ def run(
     report.check_overview(folder.parent)
     planned = planned or jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
-    with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
+    with result_cache.explain_errors(folder, execute.RESUME_ADVICE), _only_one(folder):
         start = time.monotonic()
         judge_digests = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": judge_digests, "problems": []}
-        record["code"] = code_digest.digest(collect.gather) + resume.declared()
+        record["code"] = code_digest.digest(collect.gather) + resume.declarations_digest()
         record["left_out"], record["notices"] = [], []
         if any(job.request is not None and job.request.makes_images for job in planned):
             # Imported here, because runs on printed values do not need its dependencies.
@@ -88,7 +88,7 @@ def run(
             for job in planned
         ]
         record = public(record)
-        earlier_records, replaces = resume.read(folder, record, overwrite)
+        earlier_records, replaces = resume.read_earlier(folder, record, overwrite)
         kept_records, remaining_jobs, change_notes = resume.select_jobs(folder, earlier_records, planned, force)
         if not (remaining_jobs or replaces) and (
             earlier_record := resume.unchanged_record(folder, record, kept_records, change_notes)
@@ -122,7 +122,7 @@ def run(
             report.overview(folder.parent)
 
         note([])
-        result_cache.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
+        result_cache.replace(folder / PARAMS, as_yaml(params.with_changes(values=public(dict(params.values)))).encode())
         new_records, stopped = [], False
         if remaining_jobs:
             new_records, stopped = execute.execute_all(remaining_jobs, execute.count_parallel(params), progress, note)

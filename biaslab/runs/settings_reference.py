@@ -17,7 +17,7 @@ from biaslab.errors import UnknownNameError, name_help
 from biaslab.hub import registry
 from biaslab.schema import old_names
 from biaslab.schema.groups import Group, Place, allowed_range, fields
-from biaslab.schema.values import dotted
+from biaslab.schema.values import flatten
 from biaslab.settings import Settings
 
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
@@ -103,7 +103,7 @@ def _find_package_defaults() -> dict[str, list[str]]:
     texts_by_setting: dict[str, list[str]] = {}
     values: dict[tuple[str, str], list[str]] = {}
     for model in registry.names("text-to-image"):
-        for name, value in dotted(registry.settings(model)).items():
+        for name, value in flatten(registry.settings(model)).items():
             text = value if isinstance(value, str) else json.dumps(value)
             values.setdefault((name, text), []).append(_package(plugins.entry_points(plugins.MODELS)[model]))
     for (name, text), packages in values.items():

@@ -88,7 +88,7 @@ def compute_pipeline(
 
 def _iterate_work(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[Callable[[], object]]:
     if mine.has_captions:
-        yield from mine.on_captions()
+        yield from mine.caption_stages()
     for name in tables:
         if name in measures():
             yield partial(sources.load_measured, name, source="pipeline", pipeline=mine)

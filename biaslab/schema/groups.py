@@ -113,14 +113,14 @@ class Group(BaseModel):
             reads.add((type(self), name))
         return super().__getattribute__(name)
 
-    def changed(self, **changes: Any) -> Self:
+    def with_changes(self, **changes: Any) -> Self:
         """Return a checked copy with changed values; for an inner group, give a mapping of its changes."""
         return type(self)(**_merge(self, changes))
 
     def with_defaults(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with ``values`` for the fields that were not given, also in inner groups."""
         changes = _unset_values(self, values)
-        return self.changed(**changes) if changes else self
+        return self.with_changes(**changes) if changes else self
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as in YAML, paths without their folders) and meaning of each setting."""
@@ -133,7 +133,7 @@ def names(group: type[Group]) -> list[str]:
     return [name for name, _ in fields(group)]
 
 
-def places(group: type[Group]) -> dict[str, Place]:
+def path_settings(group: type[Group]) -> dict[str, Place]:
     """Return the settings that are marked as places, by their dotted names."""
     return {name: m for name, info in fields(group) for m in info.metadata if isinstance(m, Place)}
 

@@ -34,7 +34,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 _SURROGATE = re.compile("[\ud800-\udfff]")
 FLOAT_FORMAT = "%.10g"
 """Format of numbers in files: up to 10 significant digits, so that reading and rewriting changes nothing."""
-MOST_BYTES = 4_000_000_000
+MAX_BYTES = 4_000_000_000
 """Maximum bytes of a table's file."""
 
 
@@ -366,7 +366,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     declared = {c.name: c for c in schema(name).columns}
     if not os.path.isfile(path):
         raise InputError(f"{path} does not exist; it should hold the table {name}.")
-    reading.check(path, most=MOST_BYTES)
+    reading.check(path, most=MAX_BYTES)
     frame = delimited.table(Path(path))
     names = [_remove_guard(column).strip() for column in frame.columns]
     twice = [column for column in declared if names.count(column) > 1]

@@ -12,9 +12,9 @@ from typing import Any
 from biaslab.errors import ParameterError
 
 # Maximum nesting of mappings and lists, and number of values: far more than any parameter has.
-DEEPEST, MOST = 20, 100_000
+MAX_DEPTH, MAX_VALUES = 20, 100_000
 # Whole numbers that every library and file format here can hold.
-LARGEST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 # Null bytes and surrogates (halves of characters), which no path or file can contain.
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -30,11 +30,11 @@ def check(name: str, value: Any) -> None:
         if not todo:
             return
         name, value, depth = todo.pop()
-        if n == MOST:
-            raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
-        if isinstance(value, Mapping | list | tuple) and depth == DEEPEST:
+        if n == MAX_VALUES:
+            raise ParameterError(f"{name} is one of more than {MAX_VALUES:,} values; give fewer.")
+        if isinstance(value, Mapping | list | tuple) and depth == MAX_DEPTH:
             raise ParameterError(
-                f"{name[:100]} is nested {DEEPEST} mappings or lists deep; that is more than any parameter needs."
+                f"{name[:100]} is nested {MAX_DEPTH} mappings or lists deep; that is more than any parameter needs."
             )
         if isinstance(value, Mapping):
             for key in value:
@@ -44,9 +44,9 @@ def check(name: str, value: Any) -> None:
             todo += [(name, inner, depth + 1) for inner in reversed(value)]
         elif isinstance(value, str) and _UNUSABLE.search(value):
             raise ParameterError(f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out.")
-        elif isinstance(value, int) and abs(value) > LARGEST:
+        elif isinstance(value, int) and abs(value) > MAX_INTEGER:
             # Python cannot format integers of more than 4,300 digits.
-            raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")
+            raise ParameterError(f"{name} is a whole number beyond what is allowed: {-MAX_INTEGER} to {MAX_INTEGER}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
 
@@ -55,11 +55,11 @@ def check_key(name: str, key: Any) -> None:
     """Check that a key of a mapping, which an error calls ``name``, is a text. Raises ParameterError for others."""
     if not isinstance(key, str):
         # Python cannot format integers of more than 4,300 digits.
-        key_text = "a whole number" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
+        key_text = "a whole number" if isinstance(key, int) and abs(key) > MAX_INTEGER else f"{key!r:.60}"
         raise ParameterError(f"{name} has the key {key_text}, which must be a string; put it in quotation marks.")
 
 
-def dotted(groups: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a mapping of groups under dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
     values: dict[str, Any] = {}
     for name, value in groups.items():
@@ -70,7 +70,7 @@ def dotted(groups: Mapping[str, Any]) -> dict[str, Any]:
 def check_draws(*, seed: Any = 0, bootstrap_replicates: Any = 10_000, confidence: Any = 0.95) -> None:
     """Check the parameters of random draws and intervals. Raises ParameterError for wrong types or values."""
     for name, value, low, high, usual in (
-        ("seed", seed, 0, LARGEST, 20231),
+        ("seed", seed, 0, MAX_INTEGER, 20231),
         ("bootstrap_replicates", bootstrap_replicates, 100, 1_000_000, 10_000),
     ):
         check(name, value)

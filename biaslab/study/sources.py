@@ -72,7 +72,7 @@ def _check_unchanged(folder: Path, path: Path) -> None:
         return
     try:
         files, name = json.loads(reading.text(record)).get("files", {}), path.relative_to(folder).as_posix()
-        changed = name in files and reading.altered(folder, {name: files[name]})
+        changed = name in files and reading.describe_changes(folder, {name: files[name]})
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise InputError(f"{record} is not the record of a run; start the run again, or remove the file.") from None
     if changed:
@@ -257,7 +257,7 @@ def digest(request: Request) -> str:
     hasher = hashlib.sha256()
     for path in paths:
         hasher.update(path.name.encode())
-        hasher.update(reading.content(path, most=tables.MOST_BYTES))
+        hasher.update(reading.content(path, most=tables.MAX_BYTES))
     return hasher.hexdigest()
 
 

@@ -208,7 +208,7 @@ def hooks(generator) -> int:
 
 def test_maps_do_not_depend_on_batches(folders):
     generator = tiny(folders("sd1"), batch_size=3)
-    small, less = (generator.with_settings(generator.settings.changed(batch_size=n)) for n in (1, 2))
+    small, less = (generator.with_settings(generator.settings.with_changes(batch_size=n)) for n in (1, 2))
     together = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)[1]
     alone = generate_with_attention(small, TEXTS, KEYS, 1, WORDS)[1]
     pairs = generate_with_attention(less, TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]

@@ -50,7 +50,7 @@ def test_the_largest_coverage(monkeypatch, held):
         [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
         + [instance("a", 4, "x", box=(0.1, 0.2, 0.6, 0.9))]
     )
-    found = dependency.coverages(rows, words, maps, 0.5)
+    found = dependency.word_coverage(rows, words, maps, 0.5)
     expected = brute_force(rows, words, regions)
     np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
     assert found["region"].tolist() == ["mask"] * 4 + ["box"]
@@ -64,10 +64,10 @@ def test_the_largest_coverage(monkeypatch, held):
 def test_boxes_without_a_size():
     rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
     left_half = np.array([[[255, 0]]], np.uint8)
-    found = dependency.coverages(rows, ("x",), left_half, 0.5)
+    found = dependency.word_coverage(rows, ("x",), left_half, 0.5)
     assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
     # Without a word there is nothing to cover it.
-    none = dependency.coverages(rows, (), left_half[:0], 0.5)
+    none = dependency.word_coverage(rows, (), left_half[:0], 0.5)
     assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0]
     assert none["word"].tolist() == [""]
 
@@ -93,7 +93,7 @@ def test_objects_of_images_are_compared_once(tmp_path):
         [instance(i, k, "x", rng.random((SIZE, SIZE)) < 0.3) for i, k in itertools.product("abc", range(2))]
     ).sample(frac=1, random_state=0)
     images, store = Maps("abc"), ResultCache(tmp_path)
-    found = dependency.covered(images, rows, cache=store, progress=False)
+    found = dependency.measure_coverage(images, rows, cache=store, progress=False)
     keys = ["image_id", "instance"]
     assert found[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()
     for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
@@ -103,6 +103,6 @@ def test_objects_of_images_are_compared_once(tmp_path):
             [covered.coverage, covered.human_coverage], brute_force(pd.DataFrame([row]), maps.words, regions)[0]
         )
     images.asked.clear()
-    pd.testing.assert_frame_equal(dependency.covered(images, rows, cache=store, progress=False), found)
+    pd.testing.assert_frame_equal(dependency.measure_coverage(images, rows, cache=store, progress=False), found)
     assert images.asked == []
-    assert dependency.covered(images, rows[:0], cache=store, progress=False).empty
+    assert dependency.measure_coverage(images, rows[:0], cache=store, progress=False).empty

@@ -158,10 +158,10 @@ def test_the_classes_of_held_objects_count(package):
 def test_cells_import_modules(package):
     package()
     cells = ["%matplotlib inline\nfrom guest import tools", "tools.other()", "from guest.rooms import (\n  doors\n)"]
-    assert code_digest.imported_digest(cells) == {f"guest{name}" for name in ("", ".tools", ".rooms", ".rooms.doors")}
+    assert code_digest.imported_modules(cells) == {f"guest{name}" for name in ("", ".tools", ".rooms", ".rooms.doors")}
     # Of a cell that is not Python as well.
     broken = ["%%time\nfrom guest import near\nimport torch, guest.late\nx = !ls ("]
-    assert code_digest.imported_digest(broken) == {"guest", "guest.near", "guest.late"}
+    assert code_digest.imported_modules(broken) == {"guest", "guest.near", "guest.late"}
 
 
 # -- functions of notebooks and tests ----------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     }
 
     def captions(occupation, **more):
-        given = Settings.from_mapping(settings).changed(captions={"occupations": occupation, **more})
+        given = Settings.from_mapping(settings).with_changes(captions={"occupations": occupation, **more})
         return Pipeline("fake", given, progress=False).captions()
 
     for occupation in (["nurse"], ["chef", "cook"]):

@@ -16,7 +16,7 @@ from biaslab.captions.embeddings import (
     Encoder,
     embed,
     embedding_stage,
-    nearest,
+    find_nearest,
     nearest_captions,
 )
 from biaslab.errors import InputError, ParameterError
@@ -65,7 +65,7 @@ def test_nearest_equals_sorting_all(monkeypatch, k):
     # Equal vectors in different blocks: the first come first.
     vectors[[3, 20, 29]] = vectors[11]
     queries = np.vstack([vectors[11], vectors[:3]])
-    indices, cosines = nearest(queries, vectors, k)
+    indices, cosines = find_nearest(queries, vectors, k)
     assert (indices.dtype, cosines.dtype) == (np.int64, np.float32)
     for query, found, near in zip(queries, indices, cosines, strict=True):
         exact = np.round((vectors.astype(float) @ query.astype(float)), 6)
@@ -76,9 +76,9 @@ def test_nearest_equals_sorting_all(monkeypatch, k):
 
 
 def test_nearest_of_nothing():
-    indices, cosines = nearest(np.ones((2, 3)), np.zeros((0, 3)), 5)
+    indices, cosines = find_nearest(np.ones((2, 3)), np.zeros((0, 3)), 5)
     assert indices.shape == cosines.shape == (2, 0)
-    assert [found.shape for found in nearest(np.ones((0, 3)), np.ones((4, 3)), 2)] == [(0, 2), (0, 2)]
+    assert [found.shape for found in find_nearest(np.ones((0, 3)), np.ones((4, 3)), 2)] == [(0, 2), (0, 2)]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from fake_endpoint import KEY, completion, failure
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
-from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
+from biaslab.captions.paraphrase import ERRORS, LONGEST_CAPTION, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError
@@ -137,7 +137,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     by_rule = paraphrase(caption, "prime minister", 5)
     found = by_model(server, [caption], ["prime minister"], seed=5)
     assert found[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
-    assert outcome in WHY
+    assert outcome in ERRORS
     assert len(server.requests) == 4
 
 
@@ -187,7 +187,7 @@ def piped(tmp_path, server):
             "compute": {"cache": str(tmp_path / "store")},
             "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
+        return Pipeline("mini", Settings.from_mapping(given).with_changes(**more), progress=False)
 
     return opened
 
@@ -214,7 +214,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
         check_plan(
-            Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})),
+            Pipeline("mini", settings.with_changes(captions={"corpus": "mini", "max_captions": 10})),
             ["paradox_paraphrases"],
         )
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):

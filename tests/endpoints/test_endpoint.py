@@ -70,11 +70,11 @@ def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkey
 
     def failing(asked, tries):
         def send():
-            raise endpoint.Failed("busy", retry=True, wait=asked)
+            raise endpoint.RequestError("busy", retry=True, wait=asked)
 
         pauses.clear()
-        with pytest.raises(endpoint.Failed, match="busy"):
-            endpoint.retrying(tries, Stop())(send)
+        with pytest.raises(endpoint.RequestError, match="busy"):
+            endpoint.make_retry_policy(tries, Stop())(send)
         return list(pauses)
 
     monkeypatch.setattr(endpoint, "FIRST_WAIT", 1.0)

@@ -7,7 +7,7 @@ import pytest
 from loopback import Server
 
 from biaslab.captions.settings import OPT_OUT
-from biaslab.endpoints.fetch import Failed, Limits, get, is_public, opts_out
+from biaslab.endpoints.fetch import Limits, RequestError, get, is_public, opts_out
 
 PUBLIC = """
 93.184.215.14 1.1.1.1 2606:4700:4700::1111 172.32.0.1
@@ -53,8 +53,8 @@ def test_the_next_address_is_tried_where_one_takes_no_connection(monkeypatch):
         allow = [f"127.0.0.{n}:{port}" for n in (1, 2)]
         assert get(f"http://h.org:{port}/", Limits(), allow) == b"red"
         # All of a host's addresses must be allowed.
-        with pytest.raises(Failed, match=r"127\.0\.0\.2 is no public address"):
+        with pytest.raises(RequestError, match=r"127\.0\.0\.2 is no public address"):
             get(f"http://h.org:{port}/", Limits(), allow[:1])
-    with pytest.raises(Failed, match="onnect") as failed:
+    with pytest.raises(RequestError, match="onnect") as failed:
         get(f"http://h.org:{port}/", Limits(), allow)
     assert failed.value.outcome == "connection_failed" and failed.value.retry

@@ -62,7 +62,7 @@ def test_files_travel(tmp_path):
 
 def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
     changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"cache": str(tmp_path)}}
-    made = duplicates.all_images(world.changed("mini", **changed).images("generated").source)
+    made = duplicates.all_images(world.with_changes("mini", **changed).images("generated").source)
     same_images(made)
     assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000
     elsewhere = travelled(made)
@@ -84,6 +84,6 @@ def test_a_memo_computes_once_and_travels_empty():
 
 
 def test_pipelines_like_one_have_its_workers(world):
-    two = world.changed(compute={"workers": 2})
-    assert two.changed("mini", generation={"steps": 1}).workers == two.cache.workers == Workers(count=2)
-    assert world.shard(1, 3).cache.share == (1, 3) and world.shard(1, 3).changed("mini").cache.share == (1, 3)
+    two = world.with_changes(compute={"workers": 2})
+    assert two.with_changes("mini", generation={"steps": 1}).workers == two.cache.workers == Workers(count=2)
+    assert world.shard(1, 3).cache.share == (1, 3) and world.shard(1, 3).with_changes("mini").cache.share == (1, 3)

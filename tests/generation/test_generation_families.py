@@ -36,10 +36,10 @@ def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family)
     given, prompts, keys = settings(folders(family)), PROMPTS[:1], KEYS[:1]
     asked, own = ASKED.get(family, lambda scale: {"guidance_scale": scale}), {"num_inference_steps": 3}
     negative = {"negative_prompt": "a blurry photo"}
-    pushed = load(given[0], given[1].changed(**negative)).images(prompts, keys, seed=5)
+    pushed = load(given[0], given[1].with_changes(**negative)).images(prompts, keys, seed=5)
     theirs = tiny.by_diffusers(given[0], prompts[0], image_seed(5, *keys[0]), **own, **asked(4.0) | negative)
     assert most_levels(pushed, [theirs]) <= 1
-    plain = load(given[0], given[1].changed(guidance_scale=1.0)).images(prompts, keys, seed=5)
+    plain = load(given[0], given[1].with_changes(guidance_scale=1.0)).images(prompts, keys, seed=5)
     theirs = tiny.by_diffusers(given[0], prompts[0], image_seed(5, *keys[0]), **own, **asked(1.0))
     assert most_levels(plain, [theirs]) <= 1
     assert most_levels(plain, pushed) > 5

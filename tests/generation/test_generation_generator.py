@@ -10,7 +10,7 @@ from tiny_pipelines import settings
 
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation import generator
-from biaslab.generation.generator import fitting_batch, image_seed, load
+from biaslab.generation.generator import image_seed, load, max_batch_size
 
 PROMPT = "a photo of the face of a nurse"
 
@@ -67,7 +67,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
     ],
 )
 def test_batches_are_fitted_to_free_memory(free, one, two, expected):
-    assert fitting_batch(free, one, two) == expected
+    assert max_batch_size(free, one, two) == expected
 
 
 def test_batches_on_a_cpu_shrink_with_pixels_and_guidance(folders):
@@ -128,7 +128,7 @@ def test_size_is_the_models_own_or_fits_it(folders):
     wide = load(*settings(folders("flux"), height=32, width=64))
     assert images(wide, 1)[0].shape == (32, 64, 3)
     with pytest.raises(ParameterError, match=r"height is 36; .* in multiples of 8, for example 32"):
-        own.with_settings(own.settings.changed(height=36))
+        own.with_settings(own.settings.with_changes(height=36))
 
 
 def test_words_that_a_tokenizer_lacks_are_named(folders):

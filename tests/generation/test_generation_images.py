@@ -81,7 +81,12 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
     pd.testing.assert_frame_equal(again.table, first.table)
     assert again.digest == first.digest
     assert all((a == b).all() for a, b in zip(again.read(["nurse/1"]), first.read(["nurse/1"]), strict=True))
-    changes = {"seed": 5, "settings": given[1].changed(steps=3), "model": folders("sd2"), "prompts": prompts(nurse=3)}
+    changes = {
+        "seed": 5,
+        "settings": given[1].with_changes(steps=3),
+        "model": folders("sd2"),
+        "prompts": prompts(nurse=3),
+    }
     for other in ({name: value} for name, value in changes.items()):
         with pytest.raises(AssertionError, match="the model is loaded"):
             asked = {"prompts": prompts(nurse=2, pilot=1), "model": given[0], "settings": given[1]}

@@ -27,7 +27,7 @@ ASKED = triplets(2)
 
 
 def made(folder, store, prompts=ASKED, **changes):
-    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, cache=store).complete(progress=False)
+    return GeneratedImages(prompts, folder, GIVEN.with_changes(**changes), seed=4, cache=store).complete(progress=False)
 
 
 def cosine(a, b):
@@ -161,7 +161,7 @@ def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path,
 def test_texts_of_several_lengths_are_compared_whatever_the_batch(folders, tmp_path, family):
     pairs = pd.DataFrame({"first": [PROMPTS[0]], "second": ["a photo of the face of a nurse , a woman"]})
     found = spaces.compare_prompts(
-        pairs, folders(family), GIVEN.changed(batch_size=1), cache=ResultCache(tmp_path), progress=False
+        pairs, folders(family), GIVEN.with_changes(batch_size=1), cache=ResultCache(tmp_path), progress=False
     ).set_index("metric")
     one, other = generator.load(folders(family), GIVEN).embeddings([*pairs.iloc[0]])
     # The shorter one ends in zeros, which change no cosine.
@@ -226,7 +226,9 @@ def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
         assert (parts == parts[:, :1]).all()
     assert sorted(len(pd.read_parquet(p)) for p in (tmp_path / "generated").rglob("*.parquet")) == [6, 63]
     # Images are found where they are kept, in the second shard, too.
-    alone = generator.load(folders("sd1"), GIVEN.changed(steps=1)).images(["a photo of a man"], [("t22", 0)], seed=4)[0]
+    alone = generator.load(folders("sd1"), GIVEN.with_changes(steps=1)).images(
+        ["a photo of a man"], [("t22", 0)], seed=4
+    )[0]
     assert np.abs(found.read(["t22-man/0"])[0].astype(int) - alone).max() <= 2
 
 

@@ -51,7 +51,7 @@ OCCUPATIONS = ("nurse", "engineer")
 def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     """Stand in a folder of the run's own, with an empty store."""
     # The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
-    few, sampled = paired_prompts.with_power()[::6], paired_prompts.sampled_roles
+    few, sampled = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
         paired_prompts, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few}
     )

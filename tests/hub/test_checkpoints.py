@@ -48,9 +48,9 @@ def without_weights(folder: Path, to: Path) -> Path:
 
 def refused(name, message, **settings):
     with pytest.raises(ParameterError, match=message):
-        model(name, FEW.changed(**settings)).look_up()
+        model(name, FEW.with_changes(**settings)).look_up()
     with pytest.raises(ParameterError, match=message):
-        load(str(name), FEW.changed(**settings))
+        load(str(name), FEW.with_changes(**settings))
 
 
 needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need the package peft")
@@ -104,7 +104,7 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
     assert model(file).digest != digest
     other = {"tokenizer_name_or_path": "owner/other"}
-    (hub_names.cached(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
+    (hub_names.cache_folder(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
     with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
         load(str(file), FEW)
 
@@ -409,7 +409,7 @@ def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, fol
     for name in (NAME, folder):
         refused(name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off")
     assert hub.fetched() == 0
-    off = FEW.changed(safety_checker="off")
+    off = FEW.with_changes(safety_checker="off")
     expected = image(folders("checked"), off)
     for name in (NAME, folder):
         assert np.array_equal(image(name, off), expected)
@@ -475,7 +475,7 @@ def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
     monkeypatch.setattr(UNet2DConditionModel, "hf_quantizer", object(), raising=False)
     monkeypatch.setattr(UNet2DConditionModel, "to", to)
     for dtype in ("auto", "float32", "bfloat16"):
-        assert np.abs(image(files, FEW.changed(dtype=dtype)).astype(int) - expected).max() <= 1
+        assert np.abs(image(files, FEW.with_changes(dtype=dtype)).astype(int) - expected).max() <= 1
 
 
 # -- offloading --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from biaslab.analyses.custom.matching import unmatched
-from biaslab.analyses.custom.stages import Custom, prompts_of
+from biaslab.analyses.custom.stages import Custom, read_prompts
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
@@ -73,7 +73,7 @@ def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
     folder = ImageFolder(f"{tmp_path}::B")
     assert folder.name == "B" and folder.people["group"].tolist() == ["nurse", "chef"]
     # It is asked for by the first of the two.
-    asked = prompts_of(folder)
+    asked = read_prompts(folder)
     assert asked[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
     with pytest.raises(InputError, match=r"'C'.*'A', 'B'"):
         _ = ImageFolder(f"{tmp_path}::C").people

@@ -138,12 +138,12 @@ def test_what_is_no_file_or_too_large_is_not_read(folder):
         (folder / name).unlink()
     for name in ("config.json", "tokenizer.json"):
         with (folder / name).open("wb") as file:
-            file.truncate(reading.MOST + 1)
+            file.truncate(reading.MAX_BYTES + 1)
         refused(folder, rf"holds {name}, which cannot be read: .* bytes; at most")
         (folder / name).unlink()
     # Weights may be as large as they are.
     with (folder / "unet" / "model.safetensors").open("wb") as file:
-        file.truncate(reading.MOST + 1)
+        file.truncate(reading.MAX_BYTES + 1)
     assert looked_up(folder).folder == folder
 
 

@@ -66,7 +66,7 @@ FAULTS += [(role, fault) for role in LOADERS for fault in ("absent", "gated", "o
 
 def filled(more: dict, sets: dict) -> dict:
     """Return an audit's parameters with settings of notebooks that it may not have, as a file gives them."""
-    given = audit.params_of([tiny.SD14], preset="quick") | more
+    given = audit.make_parameters([tiny.SD14], preset="quick") | more
     for key, value in sets.items():
         group, *inner, name = key.split(".")
         part = given["settings"].setdefault(group, {})

@@ -12,7 +12,7 @@ from PIL import Image, ImageCms, PngImagePlugin, features
 
 from biaslab.captions.downloads import encode_image
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
-from biaslab.endpoints.endpoint import Failed
+from biaslab.endpoints.endpoint import RequestError
 from biaslab.io.image_files import UnreadableImage, decode
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
@@ -127,7 +127,7 @@ def as_jpeg(image):
 def fetched(data):
     try:
         return decode(encode_image(data, DownloadSettings(max_side=512))[0])
-    except Failed as error:
+    except RequestError as error:
         return UnreadableImage(error.outcome.replace("_", " "))
 
 

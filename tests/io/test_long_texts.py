@@ -54,7 +54,7 @@ def test_what_findings_say():
 @pytest.mark.parametrize("added", ["the " * N, "the a as a woman" * (N // 16), " as a man." * (N // 10)])
 def test_words_that_a_prompt_was_given(added):
     with pytest.raises(InputError, match="cannot read"):
-        pairs.read(f"one nurse on the left and one {added}")
+        pairs.parse(f"one nurse on the left and one {added}")
 
 
 @pytest.mark.parametrize("line", ["# a" + BLANK + "b", "#" + BLANK + "b", "# a" + "#" * N + "b", "# " + "# " * N])

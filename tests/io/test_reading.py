@@ -42,7 +42,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
         reading.content(tmp_path / "it", most=2)
     # A file of a terabyte in which nothing is written takes no place on a disk.
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(reading.MOST + 1)
+        file.truncate(reading.MAX_BYTES + 1)
     with pytest.raises(InputError, match=r"has 500,000,001 bytes; at most 500,000,000 are read"):
         reading.text(tmp_path / "large")
     with pytest.raises(FileNotFoundError):

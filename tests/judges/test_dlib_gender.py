@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from photographed import needs
 
-from biaslab.judges.face_classifiers import POINTS, SIDE, DlibJudge, aligned, similarity
+from biaslab.judges.face_classifiers import POINTS, SIDE, DlibJudge, align_face, similarity
 from biaslab.judges.faces import WholeImage
 from biaslab.judges.judge import People
 from biaslab.judges.people import judge_arrays
@@ -34,7 +34,7 @@ def test_points_of_a_face_lie_where_the_network_has_them():
     image = np.zeros((300, 320, 3), np.uint8)
     for x, y in landmarks:
         cv2.circle(image, (round(x), round(y)), 7, (255, 255, 255), -1)
-    face = aligned(Person(image, (60, 50, 260, 250), tuple(map(tuple, landmarks)))).astype(float)[..., 0]
+    face = align_face(Person(image, (60, 50, 260, 250), tuple(map(tuple, landmarks)))).astype(float)[..., 0]
     assert face.shape == (SIDE, SIDE)
     for x, y in np.array(POINTS) * SIDE - 0.5:
         near = face[round(y) - 2 : round(y) + 3, round(x) - 2 : round(x) + 3]
@@ -47,7 +47,7 @@ def test_without_five_points_it_is_a_square_of_the_box():
     # 0.9 of the longer side, 100 pixels: rows 5 to 95 and columns 25 - 45 to 25 + 45 around (25, 50); left is black.
     image = np.full((120, 80, 3), 200, np.uint8)
     for landmarks in ((), ((1, 2),) * 6, ((10.0, 10.0),) * 5):
-        face = aligned(Person(image, (0, 0, 50, 100), landmarks))
+        face = align_face(Person(image, (0, 0, 50, 100), landmarks))
         # The square begins 20 pixels left of the image, of 90: 7.1 of 32.
         assert (face[:, :6] == 0).all() and (face[:, 8:] == 200).all()
 

@@ -14,7 +14,7 @@ from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judges import faces, pinned
 from biaslab.judges.faces import Face, HubFaces, MediaPipeFaces, WholeImage
 from biaslab.judges.judge import JudgeOptions
-from biaslab.judges.people import gate, large_enough
+from biaslab.judges.people import check_faces, large_enough
 from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
 
@@ -29,8 +29,8 @@ def face(width, height, score=0.9):
 
 
 def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
-    assert [gate(seen, 1) for seen in ([], [face(50, 50), face(2, 2)])] == ["no_face", "several_faces"]
-    assert gate([face(1, 1)], 1) == ""
+    assert [check_faces(seen, 1) for seen in ([], [face(50, 50), face(2, 2)])] == ["no_face", "several_faces"]
+    assert check_faces([face(1, 1)], 1) == ""
     # An image of 200 x 100: a face must be at least 20 wide and 10 high.
     for size, large in (((20, 10), True), ((19.9, 10), False), ((20, 9.9), False)):
         assert large_enough(*face(*size)[:4], 200, 100) == large

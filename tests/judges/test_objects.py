@@ -10,7 +10,7 @@ from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import model_loading
 from biaslab.judges.judge import JudgeOptions
-from biaslab.judges.objects import LEAST, ObjectDetector, columns, detect
+from biaslab.judges.objects import MIN_SCORE, ObjectDetector, columns, detect
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
 SIZE = {"height": 32, "width": 32}
@@ -161,7 +161,7 @@ def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tm
     told = Told()
     found, images = look(shown, named, tmp_path, told)
     # By hand: the third query's best, 0.0099, is less than a hundredth; the others go by their best class.
-    assert LEAST == 0.01
+    assert MIN_SCORE == 0.01
     assert found["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
     assert found["label"].tolist() == ["bicycle", "dog", "dog", "bicycle", "dog"]
     np.testing.assert_allclose(found["score"], [0.9, 0.6, 0.2, 0.9, 0.2], rtol=1e-6)

@@ -14,7 +14,7 @@ from biaslab.judges import people as module
 from biaslab.judges.faces import Face, FaceDetector
 from biaslab.judges.judge import Answer, Judge, JudgeOptions
 from biaslab.judges.judge_labels import STATUSES
-from biaslab.judges.people import gate, judge_people, order, parts
+from biaslab.judges.people import check_faces, judge_people, order_probabilities, parts
 from biaslab.judges.person import Person, face_of, head_and_shoulders, wider
 from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
@@ -251,13 +251,13 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
 
 
 def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
-    assert gate([box(10), box(19)], 2) == "" and gate([box(10), box(18.9)], 2) == "overlapping"
+    assert check_faces([box(10), box(19)], 2) == "" and check_faces([box(10), box(18.9)], 2) == "overlapping"
     # The narrower face counts: one of 20 columns and one of 4 that share one.
-    assert gate([box(0, width=20), box(19, width=4)], 2) == "overlapping"
-    assert gate([box(0, width=20), box(19.7, width=4)], 2) == ""
-    assert gate([box(0), box(11), box(5)], 3) == "overlapping"
+    assert check_faces([box(0, width=20), box(19, width=4)], 2) == "overlapping"
+    assert check_faces([box(0, width=20), box(19.7, width=4)], 2) == ""
+    assert check_faces([box(0), box(11), box(5)], 3) == "overlapping"
     # No columns shared, at other heights: still side by side.
-    assert gate([box(0, 0), box(11, 28)], 2) == ""
+    assert check_faces([box(0, 0), box(11, 28)], 2) == ""
     # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
     assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
     assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
@@ -327,17 +327,17 @@ def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
 
 def test_the_order_follows_from_the_sums_of_logits():
     # As asked 3 + 4 = 7, swapped 1 + 2 = 3: the odds are e^4.
-    p, other = order(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
+    p, other = order_probabilities(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
     assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
     # What all people share is in both sums.
-    assert order(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
+    assert order_probabilities(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
     # Three people: the diagonal sums to 9; three swaps of two leave 3 of it, and two cycles nothing.
     weights = np.exp(np.array([9, 3, 3, 3, 0, 0]) - 9.0)
-    assert order(3 * np.eye(3), ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
+    assert order_probabilities(3 * np.eye(3), ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
     # The same phrase twice: three orders, not six. Sums: a a b 6; a b a and b a a by hand.
     logits = np.array([[1.0, 1.0, 0], [2.0, 2.0, 1.0], [0, 0, 3.0]])
     ways = np.exp(np.array([1 + 2 + 3, 1 + 1 + 0, 0 + 2 + 0]))
-    assert order(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
+    assert order_probabilities(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
 
 
 def test_roles_are_right_swapped_or_unclear(run, monkeypatch):

@@ -133,7 +133,7 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
             expected.append((1 / (1 + (-logits).exp()) if alone else logits.softmax(0)).numpy())
         expected = np.array(expected)
         least = float(np.median(expected))
-        tags = list(instance_models._tagger(tiny(name), LOW.changed(tag=least), WORDS, "cpu")(photos))
+        tags = list(instance_models._tagger(tiny(name), LOW.with_changes(tag=least), WORDS, "cpu")(photos))
         margin = 1e-5
         for of, share in zip(tags, expected, strict=True):
             for word, p in zip(WORDS, share, strict=True):

@@ -76,7 +76,7 @@ def rendered():
     images, boxes, of, tones = [], [], [], []
     for i in range(150):
         row = pairs.draw(78, i)
-        scene = pairs.build_scene(row.asked, row.genders, row.seed)
+        scene = pairs.build_scene(row.prompt, row.genders, row.seed)
         for person, region in zip(scene.people, render.truth(scene, 64).faces, strict=True):
             if region.mask.any():
                 boxes.append(region.box)

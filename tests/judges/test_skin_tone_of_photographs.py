@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab.hub.registry import DRAWINGS, PHOTOGRAPHS
-from biaslab.judges.skin_tone import LEAST_SIDE, face_tones
+from biaslab.judges.skin_tone import MIN_SIDE, face_tones
 from biaslab.metrics.skin_tone import swatch_rgb
 
 TONES = range(1, 11)
@@ -114,7 +114,7 @@ def test_a_coloured_wall_is_no_coloured_light(tone):
 
 @pytest.mark.parametrize("tone", [1, 5, 10])
 def test_few_pixels_of_a_photograph_say_nothing(tone):
-    least = LEAST_SIDE[PHOTOGRAPHS]
+    least = MIN_SIDE[PHOTOGRAPHS]
     image = photograph(tone)[::8, ::8]
     box = np.array(BOX) / 8
     assert face_tones([image], [box], [0])["reason"][0] == "face too small"  # 10 by 12.5

@@ -120,7 +120,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     if case == "neither":
         answer_neither(monkeypatch)
     # The occupations whose roles of power are asked for: each takes eight images, which are no other case.
-    few, sampled = paired_prompts.with_power()[::6], paired_prompts.sampled_roles
+    few, sampled = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
         paired_prompts, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}
     )

@@ -52,7 +52,7 @@ def answer(tmp_path):
             "value": "amplification_corrected",
         } | entry
         (folder / "answers.yaml").write_text(yaml.safe_dump({"asked": whole}))
-        return answers.read(folder).asked
+        return answers.load_answers(folder).asked
 
     return declared
 
@@ -236,7 +236,7 @@ def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):
         answer(upp="Yes.")
     with pytest.raises(InputError, match=r"asked has no table"):
         (tmp_path / "answers.yaml").write_text("asked: {question: Is it?}")
-        answers.read(tmp_path)
+        answers.load_answers(tmp_path)
 
 
 def named(one):
@@ -252,7 +252,7 @@ def named(one):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_answers_name_columns_of_their_table(folder):
-    for name, one in vars(answers.read(folder)).items():
+    for name, one in vars(answers.load_answers(folder)).items():
         assert one.table in tables.schemas(), name
         known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
         known |= set(answers.COUNTS) if one.group_by and not one.up else set()

@@ -104,7 +104,7 @@ def fake(tmp_path):
             "judging": {"faces": "whole image", "gender": "ViT-L-14:openai"},
             "compute": {"cache": str(tmp_path / "store")},
         }
-        return Fake("fake", Settings.from_mapping(given).changed(**settings), progress=False)
+        return Fake("fake", Settings.from_mapping(given).with_changes(**settings), progress=False)
 
     return make
 
@@ -294,7 +294,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, InputError), match=message):
-            validation.check_settings(Pipeline(model, good.changed(captions=changed)))
+            validation.check_settings(Pipeline(model, good.with_changes(captions=changed)))
     # It draws the embedded captions only.
     with pytest.raises(
         ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
@@ -304,7 +304,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
     gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    pipeline = Pipeline("mini", fake(generation={"image_domain": "drawings"}).settings.changed(judging=gone))
+    pipeline = Pipeline("mini", fake(generation={"image_domain": "drawings"}).settings.with_changes(judging=gone))
     problems = validation.check_models(pipeline, plan_of(pipeline).table("paradox_percent_female").uses)
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
@@ -339,7 +339,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
         return validation.digest(pipeline), *judges
 
     found = [digests()]
-    assert validation.digest(Pipeline("owner/name", settings.changed(generation={"steps": 3}))) == found[0][0]
+    assert validation.digest(Pipeline("owner/name", settings.with_changes(generation={"steps": 3}))) == found[0][0]
     weights["owner/name"] = "2"
     found.append(digests())
     (tmp_path / "r.csv").write_text("2")
@@ -429,7 +429,7 @@ def fetching(fake, pictures, tmp_path, monkeypatch):
 
     def make(**settings):
         urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"max_side": 64}}
-        return Fake("fake", fake(captions=urls).settings.changed(**settings), progress=False)
+        return Fake("fake", fake(captions=urls).settings.with_changes(**settings), progress=False)
 
     return make
 
@@ -460,9 +460,9 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert [folder.name for folder in (tmp_path / "store" / "downloads").iterdir()] == [
         again.settings.captions.downloads.digest
     ]
-    again.changed(captions={"downloads": {"timeout": 3}}).downloads()
+    again.with_changes(captions={"downloads": {"timeout": 3}}).downloads()
     assert len(pictures.received) == 5
-    again.changed(captions={"downloads": {"max_side": 32}}).downloads()
+    again.with_changes(captions={"downloads": {"max_side": 32}}).downloads()
     assert len(pictures.received) == 10 and len(list((tmp_path / "store" / "downloads").iterdir())) == 2
 
 
@@ -522,7 +522,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)
     more = img2dataset_output.write(tmp_path / "more", kind, [fetched, {base + "e": fetched[base + "d"]}])
     opened = Pipeline("owner/name", p.settings)
-    assert validation.digest(opened.changed(captions={"training_images": str(more)})) != validation.digest(opened)
+    assert validation.digest(opened.with_changes(captions={"training_images": str(more)})) != validation.digest(opened)
 
 
 def of_nurses(corpus):
@@ -560,7 +560,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, monkeypatch, name
     (tmp_path / name).write_text(text)
     given = {"captions": of_nurses(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
-        check_captions(Settings.from_mapping(given).changed(captions=settings))
+        check_captions(Settings.from_mapping(given).with_changes(captions=settings))
     assert not list((tmp_path / "store").rglob("*images*"))
 
 

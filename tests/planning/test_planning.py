@@ -26,7 +26,7 @@ def opened(folder, model="world", **changes):
     given = Settings.from_mapping(
         {"captions": captions, "paired": paired, "baselines": "none", "compute": {"cache": str(folder / "store")}}
     )
-    return Pipeline(model, given.changed(**changes), seed=3, progress=False)
+    return Pipeline(model, given.with_changes(**changes), seed=3, progress=False)
 
 
 def written(path, text):

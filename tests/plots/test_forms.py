@@ -86,8 +86,8 @@ def test_a_legend_is_no_wider_than_the_page():
 
 def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
     long = "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
-    assert forms.broken("x " * 28) == "x " * 28
-    first, second = forms.broken(long).split("\n")
+    assert forms.wrap_name("x " * 28) == "x " * 28
+    first, second = forms.wrap_name(long).split("\n")
     assert first == "a photo of the face of a person who" and second.startswith("works as a nurse")
     assert second.endswith("…") and max(map(len, (first, second))) <= 38
     figure = forms.estimates(ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points")

@@ -69,12 +69,12 @@ def test_templates_take_the_forms_that_a_file_says(write):
     assert social["woman", "Koch"] == "eine Frau, die als Köchin arbeitet" and len(social) == 3 * 5
     assert social["man", "(none)"] == "ein Mann"
     # A part of a file's occupations.
-    some = made.changed(captions={"occupations": ["Ärztin"]})
+    some = made.with_changes(captions={"occupations": ["Ärztin"]})
     assert some.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
-        _ = made.changed(captions={"occupations": ["Arztin"]}).occupations
+        _ = made.with_changes(captions={"occupations": ["Arztin"]}).occupations
     with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.vocabulary_file"):
-        _ = made.changed(captions={"occupations": "my.csv"}).occupations
+        _ = made.with_changes(captions={"occupations": "my.csv"}).occupations
 
 
 def test_pairs_follow_the_lists_of_a_file(write):

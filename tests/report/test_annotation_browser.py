@@ -41,7 +41,7 @@ def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
     data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
     data["kinds"] = [describe(one) for one in find_questions()]
     data["items"] = [[k, 0, "Which gender do you perceive in the person?"] for k in range(len(rows))]
-    path.write_text(annotation_page.rendered(data), encoding="utf-8")
+    path.write_text(annotation_page.render_page(data), encoding="utf-8")
     return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
 
 
@@ -118,7 +118,7 @@ def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_pa
     data = {"seed": 0, "header": HEADER, "rows": rows, "pictures": [picture(k) for k in range(6)]}
     data["kinds"] = [describe(one) for one in find_questions()]
     data["items"] = [[k, 0, words] for (k, _), words in zip(pairs, questions, strict=True)]
-    (tmp_path / "rate.html").write_text(annotation_page.rendered(data), encoding="utf-8")
+    (tmp_path / "rate.html").write_text(annotation_page.render_page(data), encoding="utf-8")
     page = visit(tmp_path / "rate.html")
     begin(page)
     seen = []

@@ -127,7 +127,7 @@ def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypat
 
 
 def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_pages, "MOST", 5)
+    monkeypatch.setattr(image_pages, "MAX_IMAGES", 5)
     people = [_person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)]
     ids = [row["image_id"] for row in people]
     drawn = _drawn(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))

@@ -287,7 +287,7 @@ def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
 def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path, monkeypatch):
     for k in range(6):
         save(f"nurse/{k}.png", (20, 20))  # noise: 1,200 bytes of pixels that nothing makes smaller
-    monkeypatch.setattr(annotation_page, "MOST_BYTES", 6000)
+    monkeypatch.setattr(annotation_page, "MAX_BYTES", 6000)
     with pytest.raises(ParameterError, match=r"at most 6,000.*--sample 2\b"):
         annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -428,7 +428,7 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     questions = set(asked(page))
     assert all(re.fullmatch(r"Which gender do you perceive in the [A-Za-z -]+\?", text) for text in questions)
     assert len(questions) > 1 and not any("the person" in text for text in questions)
-    assert list(found) == [*annotation_page.BEFORE, *annotation_page.AFTER]
+    assert list(found) == [*annotation_page.LEADING_COLUMNS, *annotation_page.OPTIONAL_COLUMNS]
     assert set(found["source"]) == {"generated"} and found["image_id"].is_unique
     found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image_id"], "position": 1})

@@ -21,7 +21,7 @@ pytest.importorskip("torch", reason="models need the extra 'models'")
 
 
 def checked(root, *names, overrides=(), **how):
-    asked = audit.params_of(names, **how)
+    asked = audit.make_parameters(names, **how)
     return params.load(runner.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
 
 
@@ -76,18 +76,18 @@ def test_default_judges_are_the_same_for_models_endpoints_and_folders(root, tmp_
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "nurse" / "a.png")
     for missing, gender in (((), "dlib"), (("dlib",), defaults.CLIP)):
         judges.update(missing)
-        given = audit.params_of([name])
+        given = audit.make_parameters([name])
         # Papers compare images and texts by an open_clip model; a folder of images has no texts.
         compares = gender == "dlib" and not name.startswith("images:")
         more = {"extra_judges": [defaults.CLIP]} if compares else {}
         assert given["settings"]["judging"] == {"faces": "yunet", "gender": gender} | more
     judges.update({"dlib", defaults.CLIP})
-    assert audit.params_of([name])["settings"]["judging"] == {"faces": "yunet", "gender": "dlib"}
+    assert audit.make_parameters([name])["settings"]["judging"] == {"faces": "yunet", "gender": "dlib"}
 
 
 def test_audit_prints_why_default_judges_were_chosen(judges):
     def sentences(*set_here, name="endpoint:dall-e-3"):
-        return audit.describe_defaults(audit.params_of([name], set_here=set_here))
+        return audit.describe_defaults(audit.make_parameters([name], set_here=set_here))
 
     assert [text.split()[0] for text in sentences()] == [f"judging.{n}" for n in ("faces", "gender", "extra_judges")]
     # A judge of the command's is used alone.
@@ -127,7 +127,7 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
         (tmp_path / folder).mkdir()
     (tmp_path / "link").symlink_to("model")
     with pytest.raises(ParameterError, match=re.escape(said)):
-        audit.params_of(names, **how)
+        audit.make_parameters(names, **how)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     ],
 )
 def test_a_setting_without_effect_is_refused(root, text, papers, said):
-    asked = audit.params_of(["mini"], preset="quick", papers=papers)
+    asked = audit.make_parameters(["mini"], preset="quick", papers=papers)
     run = params.load("audit.yaml", given=asked, overrides=[text], notebooks_dir=root / "notebooks")
     with pytest.raises(ParameterError, match=said):
         jobs.plan(run)
@@ -151,17 +151,17 @@ def test_a_setting_without_effect_is_refused(root, text, papers, said):
 def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path):
     how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
-        run = params.load("audit.yaml", given=audit.params_of(names, preset="quick"), **how)
+        run = params.load("audit.yaml", given=audit.make_parameters(names, preset="quick"), **how)
         assert run.values["settings"]["baselines"] == expected
     # Of several settings each has it, once; what is no setting is refused as ever.
-    several = audit.params_of(["mini"], preset="quick")
+    several = audit.make_parameters(["mini"], preset="quick")
     several["settings"] = [{"baselines": "published"}, {"captions": {"approaches": []}}]
     run = params.load("audit.yaml", given=several, **how)
     assert [one["baselines"] for one in run.values["settings"]] == [["published"]] * 2
     with pytest.raises(ParameterError, match="must be a mapping"):
         params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
-    own = audit.params_of(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
+    own = audit.make_parameters(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
     (tmp_path / "own.csv").write_text("prompt,group\na photo of the face of a nurse,nurse\n")
     set_here = ["judging.gender=mini-clip", f"custom.prompts_file={tmp_path / 'own.csv'}"]
     run = params.load("audit.yaml", given=own, overrides=set_here, **how)
@@ -216,7 +216,7 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
 def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
     def plan(notebook):
         how = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
-        return jobs.plan(params.load(runner.PARAMS, given=audit.params_of(["mini"], preset="quick"), **how))
+        return jobs.plan(params.load(runner.PARAMS, given=audit.make_parameters(["mini"], preset="quick"), **how))
 
     with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected and cannot run\. It takes"):
         plan("dalleval/5_3_attributes")
@@ -259,10 +259,10 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folders("sd1"), "a+b")
     (tmp_path / "lora.safetensors").write_bytes(b"")
-    given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], preset="quick")
+    given = audit.make_parameters(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], preset="quick")
     assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
-    assert audit.params_of(["owner/name"], title="Which model?")["title"] == "Which model?"
+    assert audit.make_parameters(["owner/name"], title="Which model?")["title"] == "Which model?"
     model, settings = paths.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["baselines"] == ["owner/name+owner/lora"]
@@ -342,7 +342,7 @@ def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
     )
     (tmp_path / "plain.csv").write_text("prompt\na nurse\n")
     notebooks = [
-        audit.params_of(["mini"], prompts=str(tmp_path / name))["notebooks"] for name in ("own.csv", "plain.csv")
+        audit.make_parameters(["mini"], prompts=str(tmp_path / name))["notebooks"] for name in ("own.csv", "plain.csv")
     ]
     assert set(notebooks[0]) - set(notebooks[1]) == {"custom/conditions"}
 
@@ -351,9 +351,9 @@ def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")
     with pytest.raises(ParameterError, match=rf"is a folder of images.*Name it as images:{tmp_path}/photos"):
-        audit.params_of([f"{tmp_path}/photos"])
+        audit.make_parameters([f"{tmp_path}/photos"])
     with pytest.raises(ParameterError, match=rf"Did you mean 'images:{tmp_path}/photos'"):
-        audit.params_of([f"image:{tmp_path}/photos"])
+        audit.make_parameters([f"image:{tmp_path}/photos"])
 
 
 def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
@@ -362,10 +362,10 @@ def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
         Image.new("RGB", (8, 8)).save(tmp_path / "sets" / path)
     name = f"images:{tmp_path / 'sets'}"
     with pytest.raises(BiaslabError, match=r"folder\[1\] .*folder\[2\] .*--group-by 'folder\[1\]'"):
-        audit.params_of([name])
-    assert audit.params_of([name], group_by="folder[2]")["settings"]["custom"] == {"group_by": "folder[2]"}
+        audit.make_parameters([name])
+    assert audit.make_parameters([name], group_by="folder[2]")["settings"]["custom"] == {"group_by": "folder[2]"}
     with pytest.raises(ParameterError, match=r"--group-by is 'prompt'.*images:FOLDER"):
-        audit.params_of(["mini"], group_by="prompt")
+        audit.make_parameters(["mini"], group_by="prompt")
 
 
 def test_runs_of_folders_in_other_letters_have_names_of_their_own(tmp_path, judges):
@@ -373,5 +373,5 @@ def test_runs_of_folders_in_other_letters_have_names_of_their_own(tmp_path, judg
     for name in ("医生", "护士"):
         (tmp_path / name / "a").mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / name / "a/1.png")
-        names.append(audit.params_of([f"images:{tmp_path / name}"])["run"])
+        names.append(audit.make_parameters([f"images:{tmp_path / name}"])["run"])
     assert names[0] != names[1] and all(re.fullmatch(r"audit-standard-[0-9a-f]{6}", name) for name in names)

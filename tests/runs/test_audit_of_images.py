@@ -145,7 +145,7 @@ def blank(folder, *names):
 def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
     blank(tmp_path, "a.png", "b.png")
     (tmp_path / "t.csv").write_text("file,group,model\na.png,chef,B\nb.png,chef,A\n")
-    found = audit.params_of([f"images:{tmp_path}"])
+    found = audit.make_parameters([f"images:{tmp_path}"])
     assert found["model"] == f"images:{tmp_path}::A"
     assert found["settings"]["baselines"] == [f"images:{tmp_path}::B"]
     assert found["notebooks"] == CUSTOM and found["title"] == "Audit of A, B"
@@ -213,7 +213,7 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
 def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
     (tmp_path / "mine").mkdir()
     blank(tmp_path / "mine" / "nurse", "0.png", "1.png")
-    params = audit.params_of([f"images:{tmp_path / 'mine'}"])
+    params = audit.make_parameters([f"images:{tmp_path / 'mine'}"])
     assert "tone" not in params["settings"]["judging"]
     pipeline = Pipeline(
         params["model"], Settings.from_mapping(params["settings"] | {"compute": {"cache": str(tmp_path)}})
@@ -234,7 +234,7 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
         files = [f"{k}.png" for k in range(len(texts))]
         blank(tmp_path / name, *files)
         pd.DataFrame({"file": files, "prompt": texts}).to_csv(tmp_path / name / "told.csv", index=False)
-    found = {name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
+    found = {name: audit.make_parameters([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
     assert found["other"]["notebooks"] == found["few"]["notebooks"] == CUSTOM
     assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}

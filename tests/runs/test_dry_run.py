@@ -9,7 +9,7 @@ import pytest
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
-from biaslab.generation.models import DiffusersModel, Ready
+from biaslab.generation.models import DiffusersModel, LoadedModel
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import costs, planning_pipeline
@@ -41,7 +41,7 @@ SMALL = {
 
 
 def pipeline(store, model="world", **changes):
-    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(store)}, **changes)
+    settings = Settings.from_mapping(SMALL).with_changes(compute={"cache": str(store)}, **changes)
     return Pipeline(model, settings, seed=3, progress=False)
 
 
@@ -61,8 +61,8 @@ class Counting(Pipeline):
         super().__init__(*given, **more)
         self.images_asked, self.used = set(), set()
 
-    def changed(self, model="", **changes):
-        other = super().changed(model, **changes)
+    def with_changes(self, model="", **changes):
+        other = super().with_changes(model, **changes)
         other.images_asked, other.used = self.images_asked, self.used
         return other
 
@@ -83,7 +83,7 @@ def of_all_judges(store, **changes):
     given["custom"] = {"prompts_file": str(prompts)}
     for group, values in changes.items():
         given[group] = given.get(group, {}) | values
-    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(store)}, **given)
+    settings = Settings.from_mapping(SMALL).with_changes(compute={"cache": str(store)}, **given)
     return Counting("world", settings, seed=3, progress=False)
 
 
@@ -137,7 +137,7 @@ def test_a_table_without_one_of_its_judges_is_planned_as_it_is_measured(name, st
 
 
 def run(root, tmp_path, *patterns, **changes):
-    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(tmp_path / "store")}, **changes)
+    settings = Settings.from_mapping(SMALL).with_changes(compute={"cache": str(tmp_path / "store")}, **changes)
     given = {"run": "r", "source": "pipeline", "model": "world", "notebooks": list(patterns)}
     # What was not set here is the model's own.
     given["settings"] = settings.model_dump(mode="json", exclude_unset=True)
@@ -211,7 +211,9 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     steps = []
     monkeypatch.setattr(costs, "_time_images", made)
     monkeypatch.setattr(
-        type(one.image_model), "ready", lambda self, held=None: Ready(generate=None, steps=10, set_steps=steps.append)
+        type(one.image_model),
+        "ready",
+        lambda self, held=None: LoadedModel(generate=None, steps=10, set_steps=steps.append),
     )
     found = costs.measure_cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1

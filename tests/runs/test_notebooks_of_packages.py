@@ -150,9 +150,9 @@ def test_what_its_notebooks_save_and_show_is_declared(install):
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
     assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
     # It counts for what was computed earlier.
-    before = resume.declared()
+    before = resume.declarations_digest()
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    assert resume.declared() != before
+    assert resume.declarations_digest() != before
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     (own / "deep.ipynb").write_text("[" * 100_000)
     (own / "odd.ipynb").write_text('{"cells": [{"source": "", "cell_type": "", "metadata": 1}]}')
     (own / "large.ipynb").touch()
-    os.truncate(own / "large.ipynb", reading.MOST + 1)
+    os.truncate(own / "large.ipynb", reading.MAX_BYTES + 1)
     # Reading one would wait for ever.
     os.mkfifo(own / "pipe.ipynb")
     no_notebook = dict.fromkeys(("cut", "list", "deep", "odd"), "It is not a whole notebook of format 4.")

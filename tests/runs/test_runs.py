@@ -256,12 +256,12 @@ def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     across, other = job("paired_score paradox_shares"), job("paired_people", "--a")
     printed = job("paired_score", makes=False)
     # The first in order where none is executed, or all would wait.
-    assert execute.next_jobs([people, scores, shares], []) is people
-    assert execute.next_jobs([scores, across], [people]) is scores
+    assert execute.next_job([people, scores, shares], []) is people
+    assert execute.next_job([scores, across], [people]) is scores
     # Another paper's, another variant's, or one for which no image is made.
     for free in (shares, other, printed):
-        assert execute.next_jobs([scores, across, free], [people]) is free
-    assert execute.next_jobs([people, scores], [across, shares]) is people
+        assert execute.next_job([scores, across, free], [people]) is free
+    assert execute.next_job([people, scores], [across, shares]) is people
 
 
 def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
@@ -548,7 +548,7 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, mark
     table, record = pd.read_csv(folder / "tables/paradox_percent_female.csv"), read_record(folder)
     assert table["percent_female"].tolist() == [27]
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert reading.altered(folder, record["files"] | record["notebooks"][0]["files"]) == ""
+    assert reading.describe_changes(folder, record["files"] | record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):

@@ -10,11 +10,11 @@ from biaslab.schema import values
 def test_draws_that_can_be_made():
     values.check_draws()
     values.check_draws(seed=0, bootstrap_replicates=100, confidence=0.5)
-    values.check_draws(seed=np.int64(values.LARGEST), bootstrap_replicates=1_000_000, confidence=0.999)
+    values.check_draws(seed=np.int64(values.MAX_INTEGER), bootstrap_replicates=1_000_000, confidence=0.999)
 
 
 WRONG = {
-    "seed": (-1, 1.0, "1", True, None, values.LARGEST + 1),
+    "seed": (-1, 1.0, "1", True, None, values.MAX_INTEGER + 1),
     "bootstrap_replicates": (99, 1_000_001, float("nan"), [100]),
     "confidence": (0, 1, 95, float("nan"), "0.95", None),
 }

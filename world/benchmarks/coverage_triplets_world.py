@@ -37,7 +37,7 @@ def study(seed: int, n: int, skew: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.
             text = world.write(prompt, person)
             prompts.append((f"{t}-{member}", text, member))
             for k in range(SEEDS):
-                scene = world.build_scene(world.read(text), np.random.default_rng([seed, t, k]), skew)
+                scene = world.build_scene(world.parse(text), np.random.default_rng([seed, t, k]), skew)
                 name = f"{t}-{member}/{k}"
                 images.append(("world", "depictions", str(t), k, member, name))
                 objects_shown = [*map(world.name_of, scene.things), *scene.people[0].attributes]

@@ -27,7 +27,7 @@ import pandas as pd
 
 from biaslab import lexicons, reference
 from biaslab.errors import InputError, unknown_name
-from biaslab.papers.paired.prompts import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
+from biaslab.papers.paired.prompts import LEVELS, Person, occupation, power_occupations, role, sentence, stereotypes
 from biaslab_world import truthful
 from biaslab_world.captions import words
 from biaslab_world.looks import OUTFITS
@@ -98,13 +98,13 @@ class PairPrompt:
     """The content of a text about one, two or three people."""
 
     people: tuple[Person, ...]  # one, two or three people, left to right
-    told: tuple[str, ...]  # gender of each person in the text: ``female``, ``male``, or empty if not stated
+    genders: tuple[str, ...]  # gender of each person in the text: ``female``, ``male``, or empty if not stated
     intervened: bool  # whether the text states that gender does not matter
 
     def probability_female(self, position: int, strength: float = 1.0) -> float:
         """Return P(female), 0–1, of the person at a 0-based position; see :func:`probability_female`."""
-        if self.told[position]:
-            return float(self.told[position] == "female")
+        if self.genders[position]:
+            return float(self.genders[position] == "female")
         person = self.people[position]
         # Only a person of the opposite stereotype makes a contrast.
         other = next((p for p in self.people if p.stereotype != person.stereotype), None)
@@ -127,7 +127,7 @@ _SHOWN = re.compile(
 )
 
 
-def read(text: str) -> PairPrompt:
+def parse(text: str) -> PairPrompt:
     """Return the parsed content of a text in the form of the paper's prompts.
 
     Raises InputError (the text has another form, or names an identity that this world does not have).
@@ -163,10 +163,12 @@ def _identities(phrases: Sequence[str], text: str) -> list[Person]:
     roles = {name.lower(): name for level_roles in lexicons.load("paired_roles").values() for name in level_roles}
     split = [phrase.rpartition(" ") for phrase in phrases]
     # In a prompt about power, only the person on the left is named with the occupation; it holds for both.
-    shared_occupation = next((names[o] for o, _, r in split if r in roles and names.get(o) in with_power()), None)
+    shared_occupation = next(
+        (names[o] for o, _, r in split if r in roles and names.get(o) in power_occupations()), None
+    )
     people = []
     for phrase, (occupation_name, _, role_name) in zip(phrases, split, strict=True):
-        if role_name in roles and names.get(occupation_name) in with_power():
+        if role_name in roles and names.get(occupation_name) in power_occupations():
             people.append(role(names[occupation_name], roles[role_name]))
         elif shared_occupation and phrase in roles:
             people.append(role(shared_occupation, roles[phrase], with_occupation=False))
@@ -204,7 +206,7 @@ class Row:
     """A text with the content of its image."""
 
     text: str  # the text
-    asked: PairPrompt  # content of the text
+    prompt: PairPrompt  # content of the text
     genders: tuple[str, ...]  # genders in the image, left to right
     seed: int  # seed of the rest of the image
 
@@ -212,7 +214,7 @@ class Row:
 def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
     kind = pick(_KINDS, u[0])
     if kind == "power":
-        occupation_name = with_power()[int(u[1] * len(with_power()))]
+        occupation_name = power_occupations()[int(u[1] * len(power_occupations()))]
         roles = lexicons.load("paired_roles")
         levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
         chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]
@@ -284,9 +286,9 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
     ``prompts`` has one row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``. ``seed``, the prompt's id,
     the image's number and the position determine a person; for ``strength`` see :func:`probability_female`. The result
     is that of :func:`biaslab_world.truthful.renders`, with ``truth_gender`` (left to right: ``female,male``). Raises
-    InputError like :func:`read`.
+    InputError like :func:`parse`.
     """
-    pair_prompts = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
+    pair_prompts = {key: parse(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
     shares = {
         key: [one.probability_female(k, strength) for k in range(len(one.people))] for key, one in pair_prompts.items()
     }
@@ -309,8 +311,8 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
 
     Training never uses their seeds. Their table has one row per person, two per image: ``image_id``, ``position`` (1 is
     the left), ``phrase`` (description of the person in the text), ``identity``, ``occupation``, ``level`` (``high``,
-    ``low`` or empty), ``truth_gender``, ``posterior`` and ``ambiguous`` from :func:`biaslab_world.truthful.seen`, and
-    ``truth_skin_tone`` (Monk scale, 1–10).
+    ``low`` or empty), ``truth_gender``, ``posterior`` and ``ambiguous`` from :func:`biaslab_world.truthful.ambiguity`,
+    and ``truth_skin_tone`` (Monk scale, 1–10).
     """
 
     def row(image_id: str) -> Row:
@@ -318,14 +320,14 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
 
     def scene(image_id: str) -> Scene:
         pair = row(image_id)
-        return build_scene(pair.asked, pair.genders, pair.seed)
+        return build_scene(pair.prompt, pair.genders, pair.seed)
 
     rows = []
     for image_id in (f"held-out-pair-{seed}-{i:06d}" for i in range(n)):
-        people = zip(row(image_id).asked.people, scene(image_id).people, strict=True)
+        people = zip(row(image_id).prompt.people, scene(image_id).people, strict=True)
         for k, (asked_person, person) in enumerate(people, 1):
             text_columns = (asked_person.phrase, asked_person.identity, asked_person.occupation, asked_person.level)
-            rows.append((image_id, k, *text_columns, person.gender, *truthful.seen(person), person.skin_tone))
+            rows.append((image_id, k, *text_columns, person.gender, *truthful.ambiguity(person), person.skin_tone))
     names = "image_id position phrase identity occupation level truth_gender posterior ambiguous truth_skin_tone"
     table, digest = (pd.DataFrame(rows, columns=names.split()), truthful.digest(__name__, "held out", n, seed, size))
     return truthful.Renders("held-out renders of two", digest, table, scene, size)

@@ -79,10 +79,10 @@ class TripletPrompt:
     place: str  # one of ``PLACES``, or empty
     named: tuple[str, ...]  # things and worn objects in the caption
     hidden: tuple[str, ...]  # nouns of ``HIDDEN`` in the caption
-    told: str  # gender in the caption: ``female``, ``male``, or empty
+    gender: str  # gender in the caption: ``female``, ``male``, or empty
 
 
-def read(text: str) -> TripletPrompt:
+def parse(text: str) -> TripletPrompt:
     """Return the parsed content of a caption of this world. Raises InputError (the text has another form)."""
     match = _match(text)
     object_names, hidden_names = (match["first"], match["second"], match["worn"]), (match["hidden"],)
@@ -127,7 +127,7 @@ def _with_article(name: str) -> str:
 # -- gender associations of objects ----------------------------------------------------------------------
 
 
-def lean(name: str) -> float:
+def association(name: str) -> float:
     """Return λ of an object: the log-odds ratio of a man to a woman, before normalising."""
     names = THINGS if name in THINGS else WORN
     return _LAMBDAS[names.index(name) % len(_LAMBDAS)]
@@ -139,13 +139,13 @@ def shares(activity: str, gender: str, skew: str = "default", *, worn: bool = Fa
     names, sign = (WORN if worn else THINGS), {"male": 0.5, "female": -0.5}[gender]
     row = ACTIVITIES.index(activity)
     usual = [_USUAL_LOG_ODDS * ((place + 3 * row) % 4 == 0) for place in range(len(names))]
-    odds = np.exp(np.array(usual) + sign * SKEWS[skew][0] * np.array([lean(name) for name in names]))
+    odds = np.exp(np.array(usual) + sign * SKEWS[skew][0] * np.array([association(name) for name in names]))
     return MappingProxyType(dict(zip(names, (odds / odds.sum()).tolist(), strict=True)))
 
 
 def probability_female(prompt: TripletPrompt, skew: str = "default") -> float:
     """Return the probability (0–1) of a woman: 0 or 1 for captions with a gender."""
-    return float(prompt.told == "female") if prompt.told else SKEWS[skew][1]
+    return float(prompt.gender == "female") if prompt.gender else SKEWS[skew][1]
 
 
 def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
@@ -159,7 +159,7 @@ def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
     # Share of unnamed slots that hold an object.
     filled = (1 - NOTHING) * (1 - NAMED) / (NOTHING + (1 - NOTHING) * (1 - NAMED))
     for key, text in prompts[["prompt_id", "text"]].itertuples(index=False):
-        prompt = read(text)
+        prompt = parse(text)
         women = probability_female(prompt, skew)
         for names, slots, worn in ((THINGS, 2, False), (WORN, 1, True)):
             free = slots - sum(name in names for name in prompt.named)
@@ -269,7 +269,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     """
     noise = prompts["noise_id"] if "noise_id" in prompts else prompts["prompt_id"]
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
-    depiction_prompts = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
+    depiction_prompts = {key: parse(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
 
     @Memoized
     def scene(prompt: str, index: int) -> Scene:
@@ -352,7 +352,7 @@ def planted_groups(text: str, objects: Sequence[str]) -> list[str]:
     object is within the person and implicitly guided; other things and places are implicitly independent. Raises
     InputError (the text has another form) and UnknownNameError (the world has no such object).
     """
-    prompt = read(text)
+    prompt = parse(text)
     out = []
     for name in objects:
         if name not in (*OBJECTS, *PLACES, "person"):

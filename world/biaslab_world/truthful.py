@@ -143,7 +143,7 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     """Return ``n`` renders of one person each for testing judges, from seeds that training never uses.
 
     Genders and occupations alternate, so that both are balanced; everything else is random. The table of the images
-    has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` from :func:`seen`.
+    has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` from :func:`ambiguity`.
     """
     names = world.occupations()
 
@@ -156,13 +156,13 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
     rows = []
     for image_id in (f"held-out-{seed}-{i:06d}" for i in range(n)):
         person = scene(image_id).people[0]
-        rows.append((image_id, person.occupation, person.gender, *seen(person)))
+        rows.append((image_id, person.occupation, person.gender, *ambiguity(person)))
     table = pd.DataFrame(rows, columns=["image_id", "occupation", "truth_gender", "posterior", "ambiguous"])
     key = digest(__name__, captions.Corpus(rows=1).digest, n, seed, size)
     return Renders("held-out renders", key, table, scene, size)
 
 
-def seen(person: Person) -> tuple[float, bool]:
+def ambiguity(person: Person) -> tuple[float, bool]:
     """Return P(female | visible cues), 0–1, with equal priors, and whether it is between 0.01 and 0.99."""
     return scenes.posterior_female(person.cues, scenes.hidden_cues(person)), scenes.is_ambiguous(person)
 

@@ -18,22 +18,22 @@ def test_what_is_written_is_read():
     for i in range(300):
         prompt, person = triplets.draw(4, i)
         text = triplets.write(prompt, person)
-        assert triplets.read(text) == prompt
-        assert triplets.read(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == prompt
+        assert triplets.parse(text) == prompt
+        assert triplets.parse(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == prompt
 
 
 def test_by_hand():
     text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
-    assert triplets.read(text) == triplets.TripletPrompt(
+    assert triplets.parse(text) == triplets.TripletPrompt(
         "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
     )
     assert triplets.nouns(text) == ["woman", "kitchen", "umbrella", "dog", "hat", "music"]
-    assert triplets.read("an individual waiting at home, wearing gloves").told == ""
+    assert triplets.parse("an individual waiting at home, wearing gloves").gender == ""
 
 
 @pytest.mark.parametrize("text", ["a woman reading in the sea", "a dog with a person", "", "a person"])
 def test_another_form_is_refused(text):
-    for reader in (triplets.read, triplets.nouns):
+    for reader in (triplets.parse, triplets.nouns):
         with pytest.raises(InputError, match="cannot read"):
             reader(text)
 
@@ -45,7 +45,7 @@ def test_odds_are_what_was_planted():
             assert math.isclose(sum(female.values()), 1) and math.isclose(sum(male.values()), 1)
             a, b = names[0], names[1]
             ratio = math.log((male[b] / male[a]) / (female[b] / female[a]))
-            assert math.isclose(ratio, triplets.lean(b) - triplets.lean(a))
+            assert math.isclose(ratio, triplets.association(b) - triplets.association(a))
             off = triplets.shares(activity, "female", "off", worn=worn)
             assert off == triplets.shares(activity, "male", "off", worn=worn)
 
@@ -110,7 +110,7 @@ def test_masks_cover_each_pixel_and_agree_with_the_instances():
 
 def test_words_belong_where_what_they_name_is():
     text = "a woman cooking in the bar with a globe, wearing a mask, talking about money"
-    scene = triplets.build_scene(triplets.read(text), np.random.default_rng(1))
+    scene = triplets.build_scene(triplets.parse(text), np.random.default_rng(1))
     visible, words = dict(triplets.masks(scene)), triplets.word_masks(scene, text)
     assert (words["globe"] == visible["globe"]).all() and (words["mask"] == visible["mask"]).all()
     for word in ("woman", "cooking", "money", "wearing"):

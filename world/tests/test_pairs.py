@@ -36,7 +36,7 @@ def test_scores_of_the_world_are_the_printed_ones():
         assert np.mean([s for g, s in single_scores if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
     for level, partner, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
-        people = [(asking.role(o, level), asking.role(o, partner)) for o in asking.with_power()]
+        people = [(asking.role(o, level), asking.role(o, partner)) for o in asking.power_occupations()]
         role_scores = [_score(a, pairs.probability_female(a, b)) for a, b in people]
         assert np.mean(role_scores) == pytest.approx(printed, abs=0.02)
 
@@ -95,30 +95,30 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
     ],
 )  # fmt: skip
 def test_texts_are_read(text, phrases, genders):
-    prompt = pairs.read(text)
+    prompt = pairs.parse(text)
     assert [p.phrase for p in prompt.people] == phrases
-    assert (prompt.told, prompt.intervened) == (genders, "irrespective" in text)
+    assert (prompt.genders, prompt.intervened) == (genders, "irrespective" in text)
 
 
 def test_texts_that_cannot_be_read_are_said():
     with pytest.raises(InputError, match="cannot read 'two nurses'"):
-        pairs.read("two nurses")
+        pairs.parse("two nurses")
     with pytest.raises(InputError, match="wizard"):
-        pairs.read("Generate a picture of one nurse on the left and one wizard on the right.")
+        pairs.parse("Generate a picture of one nurse on the left and one wizard on the right.")
 
 
 def test_drawn_texts_read_back_and_show_what_they_tell():
     rows = [pairs.draw(1, i) for i in range(600)] + [pairs.draw(1, i, count=1) for i in range(200)]
     for row in rows:
-        phrases = [p.phrase for p in row.asked.people]
+        phrases = [p.phrase for p in row.prompt.people]
         if len(set(phrases)) == len(phrases):
-            assert pairs.read(row.text) == row.asked, row.text
-        for gender_in_text, gender in zip(row.asked.told, row.genders, strict=True):
+            assert pairs.parse(row.text) == row.prompt, row.text
+        for gender_in_text, gender in zip(row.prompt.genders, row.genders, strict=True):
             assert gender_in_text in ("", gender)
     # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
-    gendered = [row for row in rows[:600] if any(row.asked.told)]
+    gendered = [row for row in rows[:600] if any(row.prompt.genders)]
     assert len(gendered) / 600 == pytest.approx(0.46, abs=0.05)
-    sentences = [asking.sentence([p.phrase for p in row.asked.people], row.asked.told) for row in gendered]
+    sentences = [asking.sentence([p.phrase for p in row.prompt.people], row.prompt.genders) for row in gendered]
     sentences = [row.text.endswith(f" {sentence}") for row, sentence in zip(gendered, sentences, strict=True)]
     assert sum(sentences) / 600 == pytest.approx(pairs.FORMS["sentence"], abs=0.04)
     card = (Path(registry.resolve("mini-sd-pairs", "text-to-image")) / "README.md").read_text(encoding="utf-8")

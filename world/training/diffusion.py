@@ -181,9 +181,9 @@ def _sample_examples(data: Data, indices: Sequence[int]) -> list[tuple]:
         return [(r.text, (r.indicator,), (r.gender,), False, captions.build_scene(r)) for r in rows]
     if data.kind not in _DALLEVAL:
         rows = [world.draw(data.seed, i, count=2 if data.kind == "pairs" else 1) for i in indices]
-        scenes = [world.build_scene(r.asked, r.genders, r.seed) for r in rows]
+        scenes = [world.build_scene(r.prompt, r.genders, r.seed) for r in rows]
         return [
-            (r.text, r.asked.told, r.genders, _is_against(r.asked), scene)
+            (r.text, r.prompt.genders, r.genders, _is_against(r.prompt), scene)
             for r, scene in zip(rows, scenes, strict=True)
         ]
     # PaintSkills' training split or the social prompts, in random order and repeated as necessary.
@@ -205,7 +205,7 @@ def _encode_genders(words) -> np.ndarray:
 
 def _is_against(prompt: world.PairPrompt) -> bool:
     """Return whether a text states the gender of exactly one person, and contrary to the person's stereotype."""
-    gendered = [(gender, person) for gender, person in zip(prompt.told, prompt.people, strict=True) if gender]
+    gendered = [(gender, person) for gender, person in zip(prompt.genders, prompt.people, strict=True) if gender]
     return len(gendered) == 1 and gendered[0][0] != gendered[0][1].stereotype
 
 
@@ -216,7 +216,7 @@ def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
     """
     if pairs:
         rows = [world.draw(3, i) for i in range(n)]
-        truths = [render.truth(world.build_scene(r.asked, r.genders, r.seed), autoencoder.SIZE) for r in rows]
+        truths = [render.truth(world.build_scene(r.prompt, r.genders, r.seed), autoencoder.SIZE) for r in rows]
         faces = np.stack([np.any([region.mask for region in t.faces], axis=0) for t in truths])
     else:
         _, faces = autoencoder.pool(n, 3)

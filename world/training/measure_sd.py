@@ -119,13 +119,13 @@ def _judge_people(folder: Path, n: int, count: int, guidance_scale: float, steps
     settings = GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
     ids, texts = [f"people-{count}-{i}" for i in range(n)], [row.text for row in rows]
     images = load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
-    phrases = [[person.phrase for person in row.asked.people] for row in rows]
+    phrases = [[person.phrase for person in row.prompt.people] for row in rows]
     judgements = judge_arrays(ids, images, *_judges(), phrases)
-    persons = [(row.asked, k) for row in rows for k in range(count)]
+    persons = [(row.prompt, k) for row in rows for k in range(count)]
     stereotypes = [a.people[k].stereotype for a, k in persons]
     shares = [a.probability_female(k) for a, k in persons]
     return judgements.assign(
-        told=[a.told[k] for a, k in persons],
+        told=[a.genders[k] for a, k in persons],
         intervened=[a.intervened for a, _ in persons],
         stereotype=stereotypes,
         p_stereotype=[p if s == "female" else 1 - p for p, s in zip(shares, stereotypes, strict=True)],

@@ -296,7 +296,7 @@ def _measure_scores(pipeline: Pipeline) -> list[Measured]:
     rows = [share("prompted_gender", people["gender"] == people["prompt_gender"].map(_GENDERS))]
     detected = set(zip(objects["image_id"], objects["object"], strict=True))
     texts = images.table[["image_id", "text"]].itertuples(index=False)
-    rows.append(share("named_found", [(i, o) in detected for i, text in texts for o in world.read(text).named]))
+    rows.append(share("named_found", [(i, o) in detected for i, text in texts for o in world.parse(text).named]))
     counts = objects.merge(images.table, on="image_id").groupby(["object", "prompt_gender"])
     counts = counts.size().unstack(fill_value=0)
     truth = world.expected(pipeline.part(Triplets).prompts()).merge(pipeline.part(Triplets).prompts(), on="prompt_id")
@@ -315,7 +315,7 @@ def _measure_scores(pipeline: Pipeline) -> list[Measured]:
 
 def _measure_words(pipeline: Pipeline) -> list[Measured]:
     """Return the agreement of word maps with the true masks in noised drawings."""
-    agreement = pipeline.part(Triplets).dependency.drawn_agreement().query("noise == 0")
+    agreement = pipeline.part(Triplets).dependency.drawing_agreement().query("noise == 0")
     rows = []
     for kind, rows_of_kind in agreement[agreement["mask"] == "own"].groupby("kind"):
         for name in ("overlap", "auc"):

@@ -3,6 +3,6 @@
 # ruff: noqa: F401
 from biaslab.analyses.calibration import figures
 from biaslab.analyses.calibration.analysis import confusion, corrected, error, gender_confusion
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 
-answers = read("calibration")
+answers = load_answers("calibration")

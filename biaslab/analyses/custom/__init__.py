@@ -30,6 +30,6 @@ from biaslab.analyses.custom.measure import (
 )
 from biaslab.analyses.custom.service import service_changes
 from biaslab.analyses.custom.summaries import judged_shares, listed_answers, name_pairs
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 
-answers = read("custom")
+answers = load_answers("custom")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import biaslab.analyses.custom.prompts as asking
+import biaslab.analyses.custom.prompts as custom_prompts
 from biaslab.analyses.custom.stages import Custom
 from biaslab.hub import registry
 from biaslab.io import cells
@@ -85,19 +85,20 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         if file := pipeline.settings.custom.benchmark_file:
             by_file.setdefault(file, []).extend(pipeline.part(Custom).groups())
     for file, names in by_file.items():
-        name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)
-        rows = asking.match_groups(groups, shares)
+        name, groups, shares = Path(file).name, list(dict.fromkeys(names)), custom_prompts.benchmark(file)
+        rows = custom_prompts.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
-        unused = asking.unmatched_groups(groups, shares)
+        unused = custom_prompts.unmatched_groups(groups, shares)
         if missing:
             yield (
-                f"{name} has no share for {len(missing)} of {len(groups)} groups: {asking.listed(missing, unused)}. "
+                f"{name} has no share for {len(missing)} of {len(groups)} groups: "
+                f"{custom_prompts.describe_names(missing, unused)}. "
                 f"The comparison with it covers {len(groups) - len(missing)} of {len(groups)} groups."
             )
         if unused:
             yield (
                 f"{len(unused)} of {len(shares)} groups in {name} match no group of this run: "
-                f"{asking.listed(unused, missing)}."
+                f"{custom_prompts.describe_names(unused, missing)}."
             )
 
 
@@ -106,18 +107,21 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
     s, folder = pipeline.settings.custom, pipeline.image_folder
     if folder is None or not s.prompts_file:
         return
-    name, texts = Path(s.prompts_file).name, asking.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist()
+    name, texts = (
+        Path(s.prompts_file).name,
+        custom_prompts.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist(),
+    )
     of_images = folder.described_images["prompt"]
     folder_keys, file_keys = set(of_images.map(same_text)), set(map(same_text, texts))
     missing = [text for text in texts if same_text(text) not in folder_keys]
     unlisted = of_images[~of_images.map(same_text).isin(file_keys)]
     if missing:
-        examples = asking.listed(missing, dict.fromkeys(unlisted))
+        examples = custom_prompts.describe_names(missing, dict.fromkeys(unlisted))
         yield f"{folder.name} has no image for {len(missing)} of {len(texts)} prompts in {name}: {examples}."
     if len(unlisted):
         yield (
             f"{len(unlisted):,} of {len(of_images):,} images in {folder.name} have prompts that are not in {name}, and "
-            f"are left out: {asking.listed(dict.fromkeys(unlisted), missing)}."
+            f"are left out: {custom_prompts.describe_names(dict.fromkeys(unlisted), missing)}."
         )
 
 

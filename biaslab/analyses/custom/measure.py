@@ -87,7 +87,7 @@ def remarks(pipeline: Pipeline) -> list[str]:
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return the people in images of custom prompts, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.part(Custom).images()
-    if pipeline.unset_settings(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.judge_settings):
         people = images.table.assign(position=1)
     else:
         people = pipeline.part(Custom).people()

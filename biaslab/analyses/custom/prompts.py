@@ -29,7 +29,7 @@ ALL = "all"
 """Name of the mean over groups; no group may have it."""
 EVEN = "an even split"
 """Name of the benchmark where no file is set."""
-SHARED = 10
+MIN_SHARED_PROMPTS = 10
 """Minimum number of a paper's prompts that images must have for its notebooks to use them."""
 _NEEDS = (
     "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
@@ -40,12 +40,14 @@ _MAX_PEOPLE, _MAX_IMAGES = 2, 10_000
 _MAX_BYTES = 100_000_000
 
 
-def papers_of(texts: Iterable[str]) -> list[str]:
-    """Return the papers that have at least :data:`SHARED` of their prompts among ``texts``."""
+def find_papers(texts: Iterable[str]) -> list[str]:
+    """Return the papers that have at least :data:`MIN_SHARED_PROMPTS` of their prompts among ``texts``."""
     keys = set(map(same_text, texts))
     people = (asking(per_list=0) for asking in (paired_prompts.single, paired_prompts.paired))
     tables = {"paired": pd.concat([prompt_set.texts for prompt_set in people]), "dalleval": dalleval_prompts.social(1)}
-    return [name for name, table in tables.items() if len(keys & set(map(same_text, table["text"]))) >= SHARED]
+    return [
+        name for name, table in tables.items() if len(keys & set(map(same_text, table["text"]))) >= MIN_SHARED_PROMPTS
+    ]
 
 
 def prompts(path: str, images: int) -> pd.DataFrame:
@@ -169,7 +171,7 @@ def unmatched_groups(groups: Iterable[str], shares: pd.DataFrame) -> list[str]:
     return [group for group in shares["group"] if same_name(group) not in run_names]
 
 
-def listed(names: Iterable[str], candidates: Iterable[str]) -> str:
+def describe_names(names: Iterable[str], candidates: Iterable[str]) -> str:
     """Return a text of the first five ``names``, each with its nearest match in ``candidates``, and how many follow."""
     names, candidates = list(names), list(candidates)
     texts = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-import biaslab.analyses.custom.prompts as asking
+import biaslab.analyses.custom.prompts as custom_prompts
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import ImageSource
@@ -59,14 +59,14 @@ class Custom(Part):
     @cached_method
     def _all_prompts(self) -> pd.DataFrame:
         s = self._pipeline.settings.custom
-        file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
+        file = custom_prompts.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
         if self._pipeline.image_folder is None:
             if file is None:
                 raise MissingInputError(
                     "There are no custom prompts: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
-        table = prompts_of(self._pipeline.image_folder)
+        table = read_prompts(self._pipeline.image_folder)
         if file is None:
             return table
         if "condition" in file:
@@ -101,8 +101,10 @@ class Custom(Part):
             of_people = of_people.loc[of_people["prompt"].map(same_text).isin(texts_of_several), "group"]
             group_names = [*prompts.loc[prompts["people"] == 1, "group"], *of_people]
         groups = list(dict.fromkeys(group_names))
-        if asking.ALL in groups:
-            raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
+        if custom_prompts.ALL in groups:
+            raise InputError(
+                f"A group is called {custom_prompts.ALL!r}, which is the mean over groups; name it otherwise."
+            )
         return groups
 
     @cached_method
@@ -117,9 +119,9 @@ class Custom(Part):
         """
         groups, s = self.groups(), self._pipeline.settings.custom
         if not s.benchmark_file:
-            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
-        shares = asking.benchmark(s.benchmark_file)
-        rows = asking.match_groups(groups, shares)
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": custom_prompts.EVEN})
+        shares = custom_prompts.benchmark(s.benchmark_file)
+        rows = custom_prompts.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
             lists = (cells.join_values(names) for names in (shares["group"], groups))
@@ -129,8 +131,9 @@ class Custom(Part):
         if not s.partial_benchmark and missing:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
-                f"{self._pipeline.label}: {asking.listed(missing, asking.unmatched_groups(groups, shares))}. Add a row "
-                "for each, or set custom.partial_benchmark to true to compare the other groups only."
+                f"{self._pipeline.label}: "
+                f"{custom_prompts.describe_names(missing, custom_prompts.unmatched_groups(groups, shares))}. "
+                "Add a row for each, or set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(name=f"the benchmark {Path(s.benchmark_file).name}")
 
@@ -197,7 +200,7 @@ class Custom(Part):
         return pd.concat([self._people(self.condition_images(name)) for name in names], ignore_index=True)
 
     def _people(self, images: ImageSource) -> pd.DataFrame:
-        self._pipeline.require(*self._pipeline.gate)
+        self._pipeline.require(*self._pipeline.judge_settings)
         requested = self.requested_people(images)
         judge = self._pipeline.gender_judge
         if not judge.needs_images:
@@ -283,7 +286,7 @@ class Custom(Part):
         return pd.concat(rows, ignore_index=True)[columns]
 
 
-def prompts_of(folder: ImageFolder) -> pd.DataFrame:
+def read_prompts(folder: ImageFolder) -> pd.DataFrame:
     """Return the prompts of a folder's images, as :func:`.prompts.prompts`, with :data:`TABLE_COLUMNS`.
 
     Prompts that differ only in case, blanks or a final full stop are one prompt, in the first spelling.

@@ -6,8 +6,8 @@ Functions take headlines and tables, and return tables.
 
 # ruff: noqa: F401
 from biaslab.analyses.precision import figures
-from biaslab.analyses.precision.analysis import annotated, components, estimates
+from biaslab.analyses.precision.analysis import components, estimates, select_annotated
 from biaslab.analyses.precision.measure import ratings
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 
-answers = read("precision")
+answers = load_answers("precision")

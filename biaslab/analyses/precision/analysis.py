@@ -16,7 +16,7 @@ from biaslab.ratings.annotations import weights
 from biaslab.schema import tables
 
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
-LEAST_WORTH = 1.1
+MIN_WORTH = 1.1
 """Minimum effective number of annotations per annotation (with the judge) for a useful judge."""
 _CODES = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
 _ABSOLUTE_REASON = "whether a share is above or below one half is the judge's label"
@@ -34,7 +34,7 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
     return tables.make_table(rows, "precision_estimates")
 
 
-def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
+def select_annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return the annotated people of a headline: its columns, label, probability, and rated (coded as judged)."""
     model_ratings = ratings[ratings["image_model"].isin(["", headline.model]) & (ratings["question"] == headline.about)]
     model_ratings = model_ratings.astype({"position": int})
@@ -48,7 +48,7 @@ def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
 
 def _estimates(headline: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:
     groups, group_of_cell, effect = _groups(headline)
-    rated = annotated(headline, ratings)
+    rated = select_annotated(headline, ratings)
     rated = rated.assign(group=group_of_cell[rated["cell"].to_numpy()])
     rated = rated[rated["group"] >= 0]
     combination = stats.prediction_powered(
@@ -66,7 +66,7 @@ def _estimates(headline: Headline, ratings: pd.DataFrame, confidence: float) -> 
         "n_annotated": len(rated),
         "n_people": int(groups["n"].sum()),
     }
-    gains = float(combination.worth >= LEAST_WORTH * combination.both.n) if np.isfinite(combination.worth) else np.nan
+    gains = float(combination.worth >= MIN_WORTH * combination.both.n) if np.isfinite(combination.worth) else np.nan
     columns["is_more_precise"] = gains
     combined_columns = {"tuning": combination.tuning, "n_equivalent": combination.worth}
     rows = []

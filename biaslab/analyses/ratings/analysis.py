@@ -16,12 +16,12 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.analyses.custom.prompts import ALL
-from biaslab.analyses.ratings.sample import LABEL_SETS, judged_and_voted
+from biaslab.analyses.ratings.sample import LABEL_SETS, join_votes
 from biaslab.judges.annotation_questions import UNSURE
 from biaslab.metrics import agreement as measures
 from biaslab.metrics.amplification import DEFINITIONS
-from biaslab.papers.answers import Answer, read
-from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall, share_intervals
+from biaslab.papers.answers import Answer, load_answers
+from biaslab.papers.paradox.analysis.amplification import amplification, guarded_p, overall, share_intervals
 from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES, annotators, label_matrix
 from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model
 from biaslab.schema import tables
@@ -41,7 +41,7 @@ NO_RATINGS = "the file contains shares, not annotations"
 NOT_ANNOTATED = "no image has been annotated yet"
 MEAN = "mean"
 """The answer in the one row of a scale; other questions have a row for each label."""
-answers = read("ratings")
+answers = load_answers("ratings")
 
 # -- rules -----------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ def agreement(
     sets, ratings, n_annotators = LABEL_SETS, label_matrix(table, images), len(annotators(table))
     if (table["label"] == OTHER).any():
         sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
-    pairs = None if judgements is None else judged_and_voted(table, judgements)
+    pairs = None if judgements is None else join_votes(table, judgements)
     rows = []
     for subset in (ALL,) if pairs is None else (ALL, *SOURCES):
         about = {"subset": subset, "n_annotators": n_annotators}
@@ -247,7 +247,7 @@ def _compute_amplification(images: pd.DataFrame, weights: Weights, draws: dict) 
 def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of ``paradox_amplification`` of all prompts, with ``p_holm_guarded`` adjusted over definitions."""
     rows = overall(rows)
-    rows = rows.assign(p_holm_guarded=is_significant(rows), model=rows["model"].replace(UNNAMED, ""))
+    rows = rows.assign(p_holm_guarded=guarded_p(rows), model=rows["model"].replace(UNNAMED, ""))
     return rows.assign(p_holm_guarded=rows.groupby("model")["p_holm_guarded"].transform(stats.adjust))
 
 

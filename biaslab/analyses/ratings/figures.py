@@ -51,7 +51,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
 def outcomes(table: pd.DataFrame) -> Figure:
     """Plot results of the vote on images, per occupation and source (``ratings_outcomes``), summed over models."""
     if table["n_images"].isna().all():
-        return style.nothing("The file contains shares: the labels of single images are unknown.")
+        return style.message_figure("The file contains shares: the labels of single images are unknown.")
     table = table.rename(columns={"neither": "other"})
     statuses = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
@@ -71,7 +71,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
 def sensitivity(table: pd.DataFrame) -> Figure:
     """Plot amplification by rule, extreme and annotator (``ratings_sensitivity``), one row of panels per model."""
     if table["amplification"].isna().all():
-        return style.nothing("There are no annotations of both sources to resolve by another rule.")
+        return style.message_figure("There are no annotations of both sources to resolve by another rule.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
     rows, panel = forms.panel_by_model(rows, "definition", labels["definition"])

@@ -180,7 +180,7 @@ def votes(annotations: pd.DataFrame) -> pd.Series:
     return majority[majority != "unannotated"]
 
 
-def judged_and_voted(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
+def join_votes(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of annotated images, one row each, with a column ``vote``."""
     images = judgements.drop_duplicates("image_id")
     images = images.assign(vote=images["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object))
@@ -189,7 +189,7 @@ def judged_and_voted(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.
 
 def disagreements(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images with a different majority vote, sorted by certainty of the judge, highest first."""
-    pairs = judged_and_voted(annotations, judgements)
+    pairs = join_votes(annotations, judgements)
     wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

@@ -9,6 +9,6 @@ from biaslab.analyses.synthesis.curve import exclusion_by_measure, extremes, jud
 from biaslab.analyses.synthesis.judges import judge_agreement, judge_headlines
 from biaslab.analyses.synthesis.models import by_pair, model_differences, models, units
 from biaslab.analyses.synthesis.stated import stated_numbers
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 
-answers = read("synthesis")
+answers = load_answers("synthesis")

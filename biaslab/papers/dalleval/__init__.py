@@ -6,7 +6,7 @@ results, and ``answers.yaml`` has the answers in reports.
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 from biaslab.papers.dalleval import figures, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
     attribute_difference,
@@ -36,4 +36,4 @@ from biaslab.papers.dalleval.analysis.skills import (
 )
 from biaslab.papers.dalleval.estimands import ESTIMANDS, attribute_headlines, headlines
 
-answers = read("dalleval")
+answers = load_answers("dalleval")

@@ -14,7 +14,7 @@ from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics.headline import MEAN, Headline, cells_and_people, side
 from biaslab.papers.dalleval.analysis.attributes import COMPARISONS
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
-from biaslab.papers.dalleval.measure import ASKED
+from biaslab.papers.dalleval.measure import VQA_JUDGE
 from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 
@@ -30,7 +30,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     """
     rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
     for model, model_images in rows.groupby("model", sort=False):
-        uses_vqa = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
+        uses_vqa = "judge" in averages and VQA_JUDGE in set(averages.loc[averages["model"] == model, "judge"])
         by_judge = model_images["gender_judge"].where(model_images["status_judge"] == JUDGED)
         gender = model_images["gender_vqa"] if uses_vqa else by_judge
         cells, people = cells_and_people(model_images.assign(gender=gender, cluster=model_images["profession"]))

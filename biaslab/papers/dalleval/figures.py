@@ -125,7 +125,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """
     quality = quality[quality.groupby("metric")["model"].transform("nunique") > 1]
     if quality.empty:
-        return style.nothing("No metric has two models.")
+        return style.message_figure("No metric has two models.")
     real_values = references[references["reference"] == "oracle"].set_index("measure")["value"]
     references_text = [f"; real images {real_values[m]:.1f}" if m in real_values else "" for m in quality["metric"]]
     rows = quality.assign(

@@ -29,7 +29,7 @@ from biaslab.metrics.retrieval import (
 )
 from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
-from biaslab.papers.dalleval.analysis.bias import ASKED
+from biaslab.papers.dalleval.analysis.bias import VQA_JUDGE
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.papers.dalleval.stages import DallEval
@@ -187,7 +187,7 @@ def _has_ground_truth(pipeline: Pipeline) -> bool:
     return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
-def truth(pipeline: Pipeline | None) -> str:
+def reference_name(pipeline: Pipeline | None) -> str:
     """Return the name of the images that match PaintSkills' prompts; "drawings" without a pipeline."""
     authors = pipeline is not None and pipeline.settings.dalleval.paintskills
     return "PaintSkills' images" if authors else "drawings"
@@ -207,19 +207,19 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _has_judges_of_people(pipeline: Pipeline) -> bool:
-    judges = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
+    judges = ("dalleval.vqa",), pipeline.judge_settings, ("judging.faces",)
     return not all(pipeline.unset_settings(*settings) for settings in judges)
 
 
 @cached_method
 def _judge_people(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     if not _has_judges_of_people(pipeline):
-        pipeline.require("dalleval.vqa", *pipeline.gate, prompt_set="dalleval")
+        pipeline.require("dalleval.vqa", *pipeline.judge_settings, prompt_set="dalleval")
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     images = _add_gender_judgements(pipeline, kind, _add_answers(pipeline, kind, images))
-    if pipeline.omits("judging.faces"):
+    if pipeline.has_unset("judging.faces"):
         images = images.assign(skin_tone=np.nan, reason_tone=_NO_JUDGE, judge_tone="")
     else:
         tones = pipeline.part(DallEval).tones(kind)
@@ -267,7 +267,7 @@ def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Ima
 
 def _add_answers(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the VQA model's answers about gender and attributes."""
-    if pipeline.omits("dalleval.vqa"):
+    if pipeline.has_unset("dalleval.vqa"):
         return images.assign(
             gender_vqa="", reason_vqa=_NO_JUDGE, attributes="", attributes_missing=";".join(ATTRIBUTES)
         )
@@ -292,7 +292,7 @@ def _add_answers(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.Data
 def _add_gender_judgements(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the labels of the gender judge."""
     judge = pipeline.settings.judging.gender
-    if pipeline.omits(*pipeline.gate):
+    if pipeline.has_unset(*pipeline.judge_settings):
         return images.assign(judge=judge, gender_judge="", status_judge=_NO_JUDGE)
     judgements = pipeline.part(DallEval).judged_people(kind)
     columns = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
@@ -308,9 +308,9 @@ def _read_attributes(answers: pd.DataFrame) -> pd.DataFrame:
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by the VQA model or the gender judge (section 4.2.2)."""
     is_judged = pipeline.part(DallEval).gender_is_judged
-    pipeline.require(*(pipeline.gate if is_judged else ["dalleval.vqa"]), prompt_set="dalleval")
+    pipeline.require(*(pipeline.judge_settings if is_judged else ["dalleval.vqa"]), prompt_set="dalleval")
     if is_judged:
-        pipeline.omits("dalleval.vqa")
+        pipeline.has_unset("dalleval.vqa")
     images = pipeline.part(DallEval).people("social").table
     images = (_add_gender_judgements if is_judged else _add_answers)(pipeline, "social", images)
     images = images.query("prompt == 'person'")
@@ -322,7 +322,7 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     )
     unclear = (gender == "unsure").groupby(images["profession"], sort=False).sum()
     averages["n_unclear"] = averages["profession"].map(unclear)
-    averages["judge"] = pipeline.settings.judging.gender if is_judged else ASKED
+    averages["judge"] = pipeline.settings.judging.gender if is_judged else VQA_JUDGE
     return _table(pipeline, averages, "dalleval_average_gender")
 
 
@@ -367,7 +367,7 @@ def confusion(pipeline: Pipeline) -> pd.DataFrame:
     if _has_ground_truth(pipeline):
         if not _has_judges_of_people(pipeline):
             pipeline.require("dalleval.detector", prompt_set="dalleval")
-        if not pipeline.omits("dalleval.detector"):
+        if not pipeline.has_unset("dalleval.detector"):
             frames += _skill_confusion(pipeline)
     if pipeline.find_ground_truth("dalleval") is not None:
         frames += [frame.assign(reference="drawings") for frame in _people_confusion(pipeline)]
@@ -384,38 +384,44 @@ def _skill_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
         requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
     scenes = judging.verdicts(detections, requests, **_rule_options(pipeline))
     scenes["n_detected"] = judging.count_statements(detections, scenes, s.threshold)
-    scenes = scenes.assign(judge=redact.basename(s.detector), reference=truth(pipeline), subject=scenes["object"])
+    scenes = scenes.assign(
+        judge=redact.basename(s.detector), reference=reference_name(pipeline), subject=scenes["object"]
+    )
     verdicts = scenes.assign(
         quantity="skill: " + scenes["skill"],
         condition=scenes["truth_failure"],
-        truth=_yes_no(scenes["truth_failure"] == ""),
+        reference_name=_yes_no(scenes["truth_failure"] == ""),
         answer=_yes_no(scenes["correct"]),
     )
     counts = scenes[scenes["skill"] == "count"]
     n_true, detected = (counts[name].astype(int).astype(str) for name in ("truth_n", "n_detected"))
-    return [verdicts, counts.assign(quantity="number", truth=n_true, answer=detected)]
+    return [verdicts, counts.assign(quantity="number", reference_name=n_true, answer=detected)]
 
 
 def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     """Return gender, attributes and skin tones of drawings of people, with the judges' answers."""
-    settings = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
-    no_answers, no_gender, no_faces = (pipeline.omits(*names) for names in settings)
+    settings = ("dalleval.vqa",), pipeline.judge_settings, ("judging.faces",)
+    no_answers, no_gender, no_faces = (pipeline.has_unset(*names) for names in settings)
     if no_answers and no_gender and no_faces:
         return []
     images = _judge_people(pipeline, "drawings")
     frames = [] if no_faces else _tone_confusion(pipeline)
     if not no_answers:
         answer = images["gender_vqa"].where(images["gender_vqa"] != "", images["reason_vqa"])
-        frames.append(images.assign(judge=ASKED, quantity="gender", truth=images["truth_gender"], answer=answer))
+        frames.append(
+            images.assign(judge=VQA_JUDGE, quantity="gender", reference_name=images["truth_gender"], answer=answer)
+        )
         columns = [images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing")]
         for attribute in ATTRIBUTES:
             is_shown, is_seen, is_unread = (names.map(lambda listed, a=attribute: a in listed) for names in columns)
             answer = np.where(is_unread, "no answer", _yes_no(is_seen))
-            rows = images.assign(judge=ASKED, quantity="attribute", subject=attribute, truth=_yes_no(is_shown))
+            rows = images.assign(
+                judge=VQA_JUDGE, quantity="attribute", subject=attribute, reference_name=_yes_no(is_shown)
+            )
             frames.append(rows.assign(answer=answer))
     if not no_gender:
         answer = images["gender_judge"].where(images["status_judge"] == JUDGED, images["status_judge"])
-        frames.append(images.assign(quantity="gender", truth=images["truth_gender"], answer=answer))
+        frames.append(images.assign(quantity="gender", reference_name=images["truth_gender"], answer=answer))
     return frames
 
 
@@ -436,7 +442,9 @@ def _tone_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
         methods["ITA as released"] = tones.monk_tone(colours, "released")
         methods["nearest swatch in RGB"] = tones.nearest_swatch(colours)
     methods["nearest swatch, pixels by YCrCb"] = tones.nearest_swatch(by_chroma)
-    rows = faces[["image_id"]].assign(quantity="skin tone", truth=faces["truth_skin_tone"].astype(int).astype(str))
+    rows = faces[["image_id"]].assign(
+        quantity="skin tone", reference_name=faces["truth_skin_tone"].astype(int).astype(str)
+    )
     return [
         rows.assign(judge=name, answer=["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in answers])
         for name, answers in methods.items()
@@ -468,7 +476,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID
     cover the average at this number of images, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
-    if pipeline.clip_judge is None and pipeline.omits("dalleval.captioner"):
+    if pipeline.clip_judge is None and pipeline.has_unset("dalleval.captioner"):
         pipeline.require("judging.gender", "dalleval.captioner")
     requests, generated, real = pipeline.part(DallEval).captioned()
     sets = {"generated": (generated, requests["image_id"])}
@@ -479,7 +487,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _embed_images(pipeline, *image_set) for name, image_set in sets.items()}
     else:
-        pipeline.omits("judging.gender")
+        pipeline.has_unset("judging.gender")
         row = {"images": "generated", "n": 0, "reason": "no gender judge is an open_clip model"}
         rows += [row | {"metric": name} for name in ("R-precision", *_distances_by_name("CLIP"))]
     for name, (table, is_read) in vectors.items():
@@ -525,7 +533,7 @@ def _clustered_mean_row(values: np.ndarray, groups: np.ndarray, low: float, high
 def _captioning_rows(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics, which compare descriptions of images with their captions."""
     unsupported = [{"metric": name, "n": 0, "reason": reason} for name, reason in captioning.WITHOUT.items()]
-    if pipeline.omits("dalleval.captioner"):
+    if pipeline.has_unset("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _NO_JUDGE} for name in captioning.METRICS] + unsupported
     judge: Any = pipeline.check_judge("dalleval.captioner", source)
     units = pd.DataFrame({"image_id": list(ids), "question": judge.description}, dtype=object)

@@ -190,7 +190,7 @@ def _class_name(shape: str, file: Path) -> str:
 _REQUEST_COLUMNS = ["text", "object", "n", "relation", "other"]
 
 
-def swapped(sample: pd.DataFrame, scenes: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+def swap_prompts(sample: pd.DataFrame, scenes: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Return scenes in which every other image has the prompt of another scene, and the failure of each.
 
     ``sample`` has some rows of :func:`scenes`, in random order, and ``scenes`` all. Returns ``sample``, in which

@@ -98,7 +98,7 @@ class DallEval(Part):
         scenes = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
         sample = _sample_scenes(scenes.assign(n_images=1), s.calibration_images, rng).reset_index(drop=True)
         if s.paintskills:
-            return _authors_images(s.paintskills, paintskills.swapped(sample, scenes, rng))
+            return _authors_images(s.paintskills, paintskills.swap_prompts(sample, scenes, rng))
         truth = pipeline.require_ground_truth("the detector's error", "dalleval")
         vae = pipeline.image_model("dalleval").autoencoder
         failures = dict.fromkeys(truth.failure_modes, 0.5 / len(truth.failure_modes))
@@ -228,7 +228,7 @@ class DallEval(Part):
     @cached_method
     def judged_people(self, kind: str) -> pd.DataFrame:
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
-        self._pipeline.require(*self._pipeline.gate, prompt_set="dalleval")
+        self._pipeline.require(*self._pipeline.judge_settings, prompt_set="dalleval")
         images = self.people(kind)
         labels = self._pipeline.judge_images(images.source)
         return images.table.drop(columns="status").merge(labels, on="image_id", validate="one_to_one")

@@ -6,7 +6,7 @@ One module for each step: ``prompts``, ``stages`` (images and judgements), ``fai
 
 # ruff: noqa: F401 (imports are the package's public interface)
 
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 from biaslab.papers.paired import figures, measure, printed, prompts
 from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
 from biaslab.papers.paired.analysis.controls import control_score
@@ -42,4 +42,4 @@ from biaslab.papers.paired.measure import (
     run_score,
 )
 
-answers = read("paired")
+answers = load_answers("paired")

@@ -62,7 +62,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     edges = np.array([-100, -60, -20, 20, 60, 100])
     rows_with_score = scores.dropna(subset=["score"])
     if rows_with_score.empty:
-        return style.nothing("No person in a role of power could be classified.")
+        return style.message_figure("No person in a role of power could be classified.")
     table, panel = forms.panel_by_model(rows_with_score, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
@@ -118,7 +118,7 @@ def percent_female_mean(means: pd.DataFrame) -> Figure:
     wide.columns = list(map("_".join, wide.columns))
     wide = wide.reset_index().dropna(subset=[f"percent_female_{s}" for s in LISTS])
     if wide.empty:
-        return style.nothing()
+        return style.message_figure()
 
     def half_female(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot([0, 100], [100, 0], ":", color=style.GREY, lw=1, zorder=1)

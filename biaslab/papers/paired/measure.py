@@ -171,7 +171,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     Without annotations of the images, other judges are compared with the first.
     """
-    pipeline.require(*pipeline.gate, prompt_set="paired")
+    pipeline.require(*pipeline.judge_settings, prompt_set="paired")
     seed = pipeline.seed
     image_judges, annotator_judges = _judges(pipeline)
     names = redact.unique_names(image_judges)

@@ -72,7 +72,7 @@ def word_lists(file: str = "") -> pd.DataFrame:
     """
     words = word_files.read(file, "paired.vocabulary_file") if file else Words({})
     vocabulary = _complete_words(words)
-    powerless = [name for name in vocabulary.occupations if name not in with_power(words)]
+    powerless = [name for name in vocabulary.occupations if name not in power_occupations(words)]
     parts = (
         ("occupations", words.occupations, dict(zip(_LIST_ORDER, _lists(words), strict=True))),
         ("powerless", words.occupations, {"occupations": powerless}),
@@ -104,7 +104,7 @@ def _complete_words(words: Words | None) -> Words:
 @cache
 def stereotypes(words: Words | None = None) -> Mapping[str, str]:
     """Return the gender that each of the 40 occupations is stereotyped as (Table 3), men's list first."""
-    genders = _complete_words(words).of("stereotype")
+    genders = _complete_words(words).column_values("stereotype")
     return MappingProxyType({name: gender for gender in _LIST_ORDER for name in genders if genders[name] == gender})
 
 
@@ -113,9 +113,9 @@ def _lists(words: Words | None) -> list[list[str]]:
 
 
 @cache
-def with_power(words: Words | None = None) -> tuple[str, ...]:
+def power_occupations(words: Words | None = None) -> tuple[str, ...]:
     """Return the occupations that are combined with roles of power: 36, without the four that imply power."""
-    power = _complete_words(words).of("power")
+    power = _complete_words(words).column_values("power")
     return tuple(name for name in stereotypes(words) if power.get(name) != "no")
 
 
@@ -209,7 +209,7 @@ def sampled_roles(runs: int, seed: int, words: Words | None = None) -> dict[tupl
     roles = _complete_words(words).roles
     roles_by_run = {}
     for run in range(1, runs + 1):
-        for k, name in enumerate(with_power(words)):
+        for k, name in enumerate(power_occupations(words)):
             rng = np.random.default_rng([seed, 11, run, k])
             roles_by_run[run, name] = tuple(str(rng.choice(roles[level])) for level in LEVELS)
     return roles_by_run
@@ -289,7 +289,7 @@ def three(n: int, *, seed: int = 0, words: Words | None = None) -> Prompts:
     return _build_prompts(list(dict.fromkeys(requests)), "three", words)
 
 
-def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
+def select_prompts(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
     """Return the subset of prompts with these ids."""
     ids = set(prompt_ids)
     return Prompts(*(table[table["prompt_id"].isin(ids)].reset_index(drop=True) for table in prompts))

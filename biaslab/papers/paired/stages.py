@@ -81,7 +81,7 @@ class Paired(Part):
         # The occupations that fit stereotypes most are not known yet, but their number is.
         people = possible.people[possible.people["level"] == ""].drop_duplicates("occupation")
         top = {g: group["occupation"].head(TOP).tolist() for g, group in people.groupby("stereotype")}
-        return asking.only(possible, _top_prompt_ids(possible, top))
+        return asking.select_prompts(possible, _top_prompt_ids(possible, top))
 
     @cached_method
     def possible_prompts(self, kind: str) -> Prompts:
@@ -138,7 +138,7 @@ class Paired(Part):
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
-        self._pipeline.require(*self._pipeline.gate, prompt_set="paired")
+        self._pipeline.require(*self._pipeline.judge_settings, prompt_set="paired")
         gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
         people = self.judge_people(kind, gender)
         # An open_clip model that is an additional judge compares people with phrases.
@@ -203,7 +203,7 @@ def _make_dependent_prompts(pipeline: Pipeline, kind: str) -> Prompts:
     stages = pipeline.part(Paired)
     if kind == "intervention":
         possible = stages.possible_prompts(kind)
-        return asking.only(possible, _top_prompt_ids(possible, stages.top_occupations()))
+        return asking.select_prompts(possible, _top_prompt_ids(possible, stages.top_occupations()))
     critiques = stages.critiques(int(kind.removeprefix(ROUND)))
     return _replace_setting(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 

@@ -4,7 +4,7 @@ Seshadri, Singh and Elazar (2023).
 """
 
 # ruff: noqa: F401
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 from biaslab.papers.paradox import example_images, figures, printed
 from biaslab.papers.paradox.analysis.amplification import (
     amplification,
@@ -46,4 +46,4 @@ from biaslab.papers.paradox.measure import (
     similarity,
 )
 
-answers = read("paradox")
+answers = load_answers("paradox")

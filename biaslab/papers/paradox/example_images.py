@@ -36,7 +36,7 @@ def first_rows(
     return pd.concat([judgements.head(0), *(part.head(n_per_group) for part in parts)], ignore_index=True)
 
 
-def generated(
+def choose_generated(
     judgements: pd.DataFrame, occupations: Sequence[str], *, prompt: str = "1", n_per_group: int = 8
 ) -> pd.DataFrame:
     """Return the first ``n_per_group`` images of each occupation generated for a prompt."""
@@ -44,13 +44,13 @@ def generated(
     return rows.assign(kind="generated", below=rows["occupation"])
 
 
-def training(judgements: pd.DataFrame, occupations: Sequence[str], *, n_per_group: int = 6) -> pd.DataFrame:
+def choose_training(judgements: pd.DataFrame, occupations: Sequence[str], *, n_per_group: int = 6) -> pd.DataFrame:
     """Return the first ``n_per_group`` images of each occupation in the random sample of captions."""
     rows = first_rows(judgements.sort_values("rank", kind="stable"), occupations, n_per_group)
     return rows.assign(kind="training", below=rows["text"])
 
 
-def not_judged(training: pd.DataFrame, generated: pd.DataFrame, *, n_per_group: int = 4) -> pd.DataFrame:
+def choose_unclassified(training: pd.DataFrame, generated: pd.DataFrame, *, n_per_group: int = 4) -> pd.DataFrame:
     """Return ``n_per_group`` images without a gender for each reason and kind."""
     parts = []
     for kind, judgements in (("training", training), ("generated", generated)):
@@ -60,14 +60,14 @@ def not_judged(training: pd.DataFrame, generated: pd.DataFrame, *, n_per_group: 
     return pd.concat(parts, ignore_index=True)
 
 
-def by_prompt(judgements: pd.DataFrame, occupation: str, *, n_per_group: int = 9) -> pd.DataFrame:
+def choose_by_prompt(judgements: pd.DataFrame, occupation: str, *, n_per_group: int = 9) -> pd.DataFrame:
     """Return the first ``n_per_group`` images generated of an occupation for each prompt (layout of Figure 6)."""
     rows = judgements[judgements["occupation"] == occupation]
     rows = first_rows(rows, sorted(set(rows["prompt"])), n_per_group, by="prompt")
     return rows.assign(kind="generated", below="prompt " + rows["prompt"])
 
 
-def selected(
+def choose_selected(
     training: pd.DataFrame,
     generated: pd.DataFrame,
     examples: pd.DataFrame,

@@ -132,7 +132,7 @@ def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -
     """Plot the share of captions that indicate a gender against the share of images perceived as that gender."""
     occupations = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
     if occupations.empty:
-        return style.nothing("No occupation has training images with a classified person.")
+        return style.message_figure("No occupation has training images with a classified person.")
     shares = {"female": occupations["percent_female"], "male": 100 - occupations["percent_female"]}
     indicated = {g: occupations[f"percent_{g}_indicator"] + occupations["percent_both"] for g in shares}
     by_gender = pd.concat([occupations.assign(gender=g, share=shares[g], indicated=indicated[g]) for g in shares])

@@ -111,7 +111,7 @@ def _caption_images(pipeline: Pipeline) -> pd.DataFrame:
 def _captions_with_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the random sample of captions with the gender perceived in their images; empty without images or judge."""
     captions = pipeline.sample()
-    if pipeline.unset_settings(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.judge_settings):
         return captions.assign(gender="")
     try:
         return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
@@ -127,7 +127,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     first strips).
     """
     images = pipeline.images(kind)
-    people = images.table if pipeline.unset_settings(*pipeline.gate) else pipeline.judgements(kind)
+    people = images.table if pipeline.unset_settings(*pipeline.judge_settings) else pipeline.judgements(kind)
     return people.assign(
         group=people["occupation"], who=people["occupation"], prompt=people["text"], position=1
     ), images

@@ -6,7 +6,7 @@ tables, ``answers`` has the answers in reports, and ``cases`` computes measured 
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 from biaslab.papers.triplets import cases, figures, measure, printed
 from biaslab.papers.triplets.analysis import (
     bias_score,
@@ -33,4 +33,4 @@ from biaslab.papers.triplets.analysis import (
 )
 from biaslab.papers.triplets.estimands import ESTIMANDS, pooled_gaps
 
-answers = read("triplets")
+answers = load_answers("triplets")

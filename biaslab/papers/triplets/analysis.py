@@ -414,7 +414,7 @@ def bias_score(
     return tables.make_table(scores.merge(true_scores, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
-def strongest(scores: pd.DataFrame, n_per_side: int) -> pd.DataFrame:
+def most_biased_objects(scores: pd.DataFrame, n_per_side: int) -> pd.DataFrame:
     """Return each dataset's most biased objects, masculine first, ranked by the interval's limit closer to 0.5."""
     frames = []
     for _, rows in scores.groupby("dataset", sort=False):

@@ -16,7 +16,7 @@ import biaslab.papers.triplets.nouns as naming
 import biaslab.papers.triplets.prompts as asking
 from biaslab.attribution import dependency
 from biaslab.attribution.images import AttendedImages
-from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
+from biaslab.attribution.maps import THRESHOLD, WordMaps, resize_maps
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
@@ -111,7 +111,7 @@ class Dependency(Part):
 
     def _nouns_by_image(self, images: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         """Return the nouns of each image's text."""
-        nouns_by_text = {text: self.nouns().of(text) for text in images["text"].unique()}
+        nouns_by_text = {text: self.nouns().find_nouns(text) for text in images["text"].unique()}
         return {i: nouns_by_text[text] for i, text in zip(images["image_id"], images["text"], strict=True)}
 
     def _list_nouns(self, images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +127,7 @@ class Dependency(Part):
     ) -> pd.DataFrame:
         texts = self._nouns_by_image(images)
         objects = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
-        covered = self._pipeline.compute(dependency.covered, maps, objects)
+        covered = self._pipeline.compute(dependency.measure_coverage, maps, objects)
         objects = objects.rename(columns={"object": "label"}).assign(object=self._to_nouns(objects["object"]))
         is_named = [name in texts[i] for i, name in zip(objects["image_id"], objects["object"], strict=True)]
         keys = ["image_id", "instance"]
@@ -139,20 +139,20 @@ class Dependency(Part):
     # -- drawings with ground truth ---------------------------------------------------------------
 
     @cached_method
-    def drawn_truth(self) -> TrueMaps:
+    def drawing_truth(self) -> TrueMaps:
         """Return the true maps of words in the drawings."""
         drawings = self._triplets.drawings()
         return TrueMaps(self._truth, drawings, drawings.table)
 
     @cached_method
-    def drawn_maps(self) -> NoisedImages | TrueMaps:
+    def drawing_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions: the model's, or the true ones of a model with them.
 
         Raises MissingInputError if attention is off in the settings, or cannot be captured from this model.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.image_model("triplets").truthful:
-            return self.drawn_truth()
+            return self.drawing_truth()
         if not pipeline.settings.triplets.attention:
             raise MissingInputError(NO_MAPS, ["triplets.attention"])
         model, table = pipeline.image_model("triplets"), drawings.table
@@ -165,7 +165,7 @@ class Dependency(Part):
             raise MissingInputError(str(error)) from error
 
     @cached_method
-    def drawn_groups(self) -> pd.DataFrame:
+    def drawing_groups(self) -> pd.DataFrame:
         """Return the groups of objects in the drawings: image_id, object, planted and measured.
 
         Groups are empty where an object is not shown, or not detected. Where objects come from a file, true objects
@@ -176,14 +176,14 @@ class Dependency(Part):
         objects = true_objects
         if not isinstance(self._triplets.object_judge, InstanceFile):
             objects = self._triplets.find_instances(drawings).objects
-        texts = self.drawn_truth().texts
+        texts = self.drawing_truth().texts
         planted = [
             group
             for i, rows in true_objects.groupby("image_id", sort=False)
             for group in self._truth.groups(texts[i], list(rows["object"]))
         ]
         true_objects = true_objects.assign(object=self._to_nouns(true_objects["object"]), planted=planted)
-        groups = self._assign_groups(self.drawn_maps(), objects, images)
+        groups = self._assign_groups(self.drawing_maps(), objects, images)
         measured_objects = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
         measured_objects = measured_objects.assign(object=groups["object"], measured=groups["dependency_group"])
         frames, hidden = [], []
@@ -201,14 +201,14 @@ class Dependency(Part):
         return objects[["image_id", "object", "planted", "measured"]].fillna("")
 
     @cached_method
-    def drawn_agreement(self) -> pd.DataFrame:
+    def drawing_agreement(self) -> pd.DataFrame:
         """Return how well maps of words agree with the true masks of the drawings.
 
         One row per word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
         noise (0–1; 0 represents all levels together), mask, overlap and auc (0–1). The mask is the word's ``own``, or
         ``shuffled``: that of another word in its drawing, or ``other``: that of its kind in another drawing.
         """
-        maps, table = self.drawn_maps(), self._triplets.drawings().table
+        maps, table = self.drawing_maps(), self._triplets.drawings().table
         ids, places, rows = list(table["image_id"]), self._places(), []
         level_options = [{}] if isinstance(maps, TrueMaps) else [{"level": level} for level in (0.0, *LEVELS)]
         for options in level_options:
@@ -218,7 +218,7 @@ class Dependency(Part):
                 words = [w.lower() for w in word_maps.words]
                 if word not in words:
                     continue
-                values = on_image(word_maps.maps[[words.index(word)]], *masks["own"].shape)
+                values = resize_maps(word_maps.maps[[words.index(word)]], *masks["own"].shape)
                 for name, mask in masks.items():
                     scores = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
                     rows.append((image_id, word, kind, options.get("level", 0.0), name, *scores))
@@ -227,7 +227,7 @@ class Dependency(Part):
 
     def _places(self) -> list[tuple[str, str, str, dict[str, np.ndarray]]]:
         """Return the words of visible things: image_id, word, kind, and the masks that its map is compared with."""
-        truth_maps, table = self.drawn_truth(), self._triplets.drawings().table
+        truth_maps, table = self.drawing_truth(), self._triplets.drawings().table
         places = []
         for image_id in table["image_id"]:
             (word_map,) = truth_maps.word_maps([image_id])

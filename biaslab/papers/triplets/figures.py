@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.papers.triplets.analysis import strongest
+from biaslab.papers.triplets.analysis import most_biased_objects
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 from biaslab.schema import tables
@@ -54,7 +54,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, n_per_side: int = 5
         groups = tables.labels("triplets_group_bias_score")["dependency_group"]
         panel = scores["dependency_group"].replace(groups) + ", " + panel
     scores, panel_column = forms.panel_by_model(scores.assign(panel=panel), "panel")
-    objects = pd.concat([strongest(rows, n_per_side) for _, rows in scores.groupby(panel_column, sort=False)])
+    objects = pd.concat([most_biased_objects(rows, n_per_side) for _, rows in scores.groupby(panel_column, sort=False)])
     number = objects["n"].map(" (n = {:,.0f})".format).where(objects["n"].notna(), "")
     objects = objects.assign(name=objects["object"] + number, significant=objects["p_holm"] < alpha)
     is_untested = objects["p_holm"].isna()
@@ -80,7 +80,7 @@ def dependency(example: Any) -> Figure:
     ``example`` is the result of :func:`biaslab.papers.triplets.measure.dependency_example`.
     """
     if example is None:
-        return style.nothing("The source has no images with maps of words and objects.")
+        return style.message_figure("The source has no images with maps of words and objects.")
     objects = list(zip(example.objects, example.groups, example.object_masks, strict=True))[:6]
     words = list(zip(example.words, example.word_masks, strict=True))[:5]
     columns = max(len(objects), len(words) + 1)

@@ -104,7 +104,7 @@ def examples(pipeline: Pipeline, *, n_triplets: int = 4) -> pd.DataFrame:
     return chosen.groupby("dataset", sort=False).head(n_triplets).merge(table, on=keys)
 
 
-def at_first_seed(pipeline: Pipeline, rows: pd.DataFrame) -> pd.DataFrame:
+def select_first_seed(pipeline: Pipeline, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
     table = pipeline.part(Triplets).images().table
     return rows[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
@@ -219,7 +219,7 @@ def confusion(pipeline: Pipeline) -> pd.DataFrame:
     if pipeline.settings.triplets.annotations:
         frames.append(_annotated_objects(stages))
     with suppress(MissingInputError):
-        groups = stages.dependency.drawn_groups().rename(columns={"planted": "truth", "measured": "answer"})
+        groups = stages.dependency.drawing_groups().rename(columns={"planted": "truth", "measured": "answer"})
         counts = groups.groupby(["image_id", "truth", "answer"], sort=False).size().rename("n").reset_index()
         frames.append(counts.assign(reference="drawings", quantity="dependency group"))
     about = {"model": pipeline.label, "judge": redact.basename(pipeline.settings.triplets.objects)}
@@ -245,7 +245,9 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
         return tables.make_table([], "triplets_detector_counts")
     stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("what is found of nouns", "triplets")
     drawings, noun_finder = stages.drawings(), nouns.Nouns(truth.nouns, str)
-    prompt_nouns = [(row.image_id, noun) for row in drawings.table.itertuples() for noun in noun_finder.of(row.text)]
+    prompt_nouns = [
+        (row.image_id, noun) for row in drawings.table.itertuples() for noun in noun_finder.find_nouns(row.text)
+    ]
     prompt_nouns = pd.DataFrame(prompt_nouns, columns=["image_id", "object"])
     is_detected = _contains(prompt_nouns, stages.find_instances(drawings))
     is_shown = _contains(prompt_nouns, stages.truth(drawings))

@@ -32,7 +32,7 @@ class Nouns:
     # Whether every word of PEOPLE counts as PERSON; the paper compares nouns without merging.
     merge_people: bool = True
 
-    def of(self, text: str) -> tuple[str, ...]:
+    def find_nouns(self, text: str) -> tuple[str, ...]:
         """Return the nouns of a prompt, each once, in their order."""
         return tuple(dict.fromkeys(self._merged(noun) for noun in self.find(text)))
 

@@ -96,7 +96,7 @@ NO_CAPTIONS = Neutral(
 
 
 @cache
-def excluding() -> MappingProxyType[str, tuple[str, str, bool]]:
+def excluded_forms() -> MappingProxyType[str, tuple[str, str, bool]]:
     """Return the forms that exclude a caption (Table 2), mapped to their word, type and whether they are a plural."""
     words = reference.load("triplets_table_2").drop_duplicates("word")
     forms = {row.word.lower(): (row.word, row.type, False) for row in words.itertuples()}
@@ -146,7 +146,7 @@ def neutral(
     sample_rows = unique_captions[(unique_captions["reached"] == _N_STEPS) & unique_captions["text"].notna()]
     captions = sample_rows[["caption_id", "text"]].reset_index(drop=True).astype(object)
     captions.insert(0, "triplet_id", [triplet_id(text) for text in captions["text"]])
-    types = {word: kind for word, kind, _ in excluding().values()}
+    types = {word: kind for word, kind, _ in excluded_forms().values()}
     words = pd.DataFrame(
         [(dataset, kind, word, counts["word", word]) for word, kind in types.items()],
         columns=["dataset", "type", "word", "n_excluded"],
@@ -178,7 +178,7 @@ class _Work:
     def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, name_recognizer: str) -> None:
         self._corpus, self._filter, self._sample = corpus, filter, sample
         self._seed, self._name_recognizer = seed, name_recognizer
-        forms = excluding()
+        forms = excluded_forms()
         self._people = Matcher(["person", "people"], plural=False)
         self._excluding = Matcher(list(forms), plural=False)
         self._words = list(dict.fromkeys(word for word, _, _ in forms.values()))
@@ -304,7 +304,7 @@ def professions(
     return frame
 
 
-def repeated(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:
+def repeat_first_triplet(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:
     """Return the prompts of the first triplet as a dataset of its own, with ``seeds`` images of each (section 7.1)."""
     rows = prompts[prompts["triplet_id"] == prompts["triplet_id"].iloc[0]].reset_index(drop=True)
     return rows.assign(

@@ -77,7 +77,7 @@ class Triplets(Part):
         if s.n_professions:
             frames.append(self.professions())
             if s.single_triplet_images and not len(captions):
-                frames.append(asking.repeated(frames[0], s.single_triplet_images))
+                frames.append(asking.repeat_first_triplet(frames[0], s.single_triplet_images))
         prompts = pd.concat(frames, ignore_index=True)
         id_columns, topic_columns = list(prompts)[:4], ["topic", "profession"]
         prompts = prompts.reindex(columns=list(dict.fromkeys([*id_columns, *topic_columns, *prompts])))

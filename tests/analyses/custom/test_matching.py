@@ -59,8 +59,8 @@ def test_matched_names_in_other_case_and_blanks_have_their_shares(tmp_path):
 
 
 def test_listed_many_names_gives_five_their_near_matches_and_a_number():
-    assert asking.listed(["pilot"], ["chef", "pilots"]) == "'pilot' (near match: 'pilots')"
-    assert asking.listed([*"abcdefg"], ["xyz"]) == "'a', 'b', 'c', 'd', 'e' and 2 more"
+    assert asking.describe_names(["pilot"], ["chef", "pilots"]) == "'pilot' (near match: 'pilots')"
+    assert asking.describe_names([*"abcdefg"], ["xyz"]) == "'a', 'b', 'c', 'd', 'e' and 2 more"
 
 
 def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):

@@ -294,7 +294,7 @@ def test_probabilities_of_turns_by_hand():
 @pytest.mark.long
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
-    asked = audit.params_of(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
+    asked = audit.make_parameters(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
     assert asked["settings"]["judging"]["annotations"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
     given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]

@@ -93,7 +93,7 @@ def pair(folder: Path):
     from biaslab.papers.paired.stages import Paired
 
     whole = pipeline(folder).part(Paired).prompts("paired")
-    return paired_prompts.only(whole, whole.texts["prompt_id"].head(2).tolist())
+    return paired_prompts.select_prompts(whole, whole.texts["prompt_id"].head(2).tolist())
 
 
 def critiques(folder: Path) -> list:

@@ -231,7 +231,7 @@ class Told:
         answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
         unnamed = ("dalleval.detector", *unnamed)
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
-        self.omits = lambda *settings: bool(self.unset_settings(*settings))
+        self.has_unset = lambda *settings: bool(self.unset_settings(*settings))
         self.require = lambda *settings, prompt_set: None
         self.find_ground_truth = lambda paper: "drawings"
         self.compute = lambda colours, people, ids: np.full((len(ids), 3), np.nan)

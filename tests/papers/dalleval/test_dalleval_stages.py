@@ -215,7 +215,7 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 @pytest.mark.long
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
     use(Path(__file__).parents[2] / "judges" / "example_judge")
-    p = pipeline(store).changed(judging={"skin_tone": "plugin:tones"})
+    p = pipeline(store).with_changes(judging={"skin_tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
     pixels = dalleval.measure.social_images(world)
@@ -233,11 +233,11 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # Its code is part of what makes results others.
     assert tone.name == "plugin:tones" and tone.digest() not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
-        dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
+        dalleval.measure.social_images(p.with_changes(judging={"skin_tone": "plugin:tone"}))
 
 
 def test_tones_that_nothing_reads_are_missing_everywhere(store):
-    p = pipeline(store).changed(judging={"skin_tone": "none"})
+    p = pipeline(store).with_changes(judging={"skin_tone": "none"})
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
@@ -440,7 +440,7 @@ def own_captions(store, describer, folder, **design):
 @pytest.mark.long
 def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
     folder, texts = of_my_own
-    p = own_captions(store, describer, folder).changed(generation={"steps": 1})
+    p = own_captions(store, describer, folder).with_changes(generation={"steps": 1})
     check_alignment(p)
     asked, made, _ = p.part(DallEval).captioned()
     # The first caption of an image is its prompt, all of them are references.
@@ -584,7 +584,7 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
     folder, _ = of_my_own
-    p = own_captions(store, describer, folder, image_folder="").changed(generation={"steps": 1})
+    p = own_captions(store, describer, folder, image_folder="").with_changes(generation={"steps": 1})
     quality = dalleval.measure.image_quality(p)
     distances = quality[quality["metric"].str.match("FID|KID")]
     assert len(distances) == 2 and (distances["n"] == 0).all() and distances["value"].isna().all()
@@ -762,7 +762,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     renders = dalleval.measure.confusion(p).query("quantity.str.startswith('skill')")
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
     assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
-    assert set(renders["reference"]) == {dalleval.measure.truth(p)}
+    assert set(renders["reference"]) == {dalleval.measure.reference_name(p)}
 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):

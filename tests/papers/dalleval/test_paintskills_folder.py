@@ -206,7 +206,7 @@ def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
     of = whole.groupby("skill", sort=False).indices.values()
     images = whole.iloc[np.concatenate([rng.permutation(i)[:60] for i in of])].reset_index(drop=True)
     before = images.copy()
-    asked = paintskills.swapped(images, whole, np.random.default_rng(4))
+    asked = paintskills.swap_prompts(images, whole, np.random.default_rng(4))
     pd.testing.assert_frame_equal(images, before)
     pd.testing.assert_frame_equal(asked[["prompt_id", "skill"]], images[["prompt_id", "skill"]])
     known = set(whole[["skill", "text", "object", "n", "relation", "other"]].itertuples(index=False, name=None))
@@ -245,18 +245,18 @@ def test_who_has_nothing_else_to_be_asked_for_shows_what_is_asked():
         ("spatial", 0, "a car left to a dog", "car", 1, "left", "dog"),
     )
     for order in ([0, 1, 2, 3, 4], [2, 0, 3, 1, 4]):
-        asked = paintskills.swapped(whole.loc[order], whole, np.random.default_rng(0))
+        asked = paintskills.swap_prompts(whole.loc[order], whole, np.random.default_rng(0))
         assert not asked["truth_failure"].any() and asked["truth_n"].tolist() == asked["n"].tolist()
         assert asked["text"].tolist() == whole.loc[order, "text"].tolist()
 
 
 def test_where_only_the_number_or_only_the_class_differs_that_is_taken():
     numbers = rows(*(("count", 0, f"{n} dogs", "dog", n, "", "") for n in (1, 2, 3, 4)))
-    asked = paintskills.swapped(numbers, numbers, np.random.default_rng(0))
+    asked = paintskills.swap_prompts(numbers, numbers, np.random.default_rng(0))
     assert asked["truth_failure"].tolist() == ["other number", ""] * 2
     # What is shown stays what it was, whatever is asked for.
     assert asked["truth_n"].tolist() == [1, 2, 3, 4] and (asked["n"][::2] != [1, 3]).all()
     classes = rows(*(("count", 0, f"2 {name}", name, 2, "", "") for name in ("dog", "car", "bear", "boat")))
-    asked = paintskills.swapped(classes, classes, np.random.default_rng(0))
+    asked = paintskills.swap_prompts(classes, classes, np.random.default_rng(0))
     assert asked["truth_failure"].tolist() == ["other class", ""] * 2
     assert asked["truth_n"].tolist() == [0, 2] * 2 and asked["n"].tolist() == [2] * 4

@@ -15,7 +15,7 @@ def test_lists_are_the_printed_ones():
     assert found == dict(zip(listed["occupation"], listed["stereotype"], strict=True))
     # Texts say "mechanician" as the paper's prompts do, results "mechanic" as its per-occupation tables are read.
     assert paired_prompts.occupation("mechanician").occupation == "mechanic"
-    assert set(paired_prompts.stereotypes()) - set(paired_prompts.with_power()) == {
+    assert set(paired_prompts.stereotypes()) - set(paired_prompts.power_occupations()) == {
         "manager",
         "supervisor",
         "ceo",

@@ -65,7 +65,7 @@ def _planted(study, aspect, stereotype):
     texts = study.load(measure.prompts).set_index("prompt_id")["text"]
     scores = {}
     for image_id, rows in people.groupby("image_id"):
-        read = pairs.read(texts[image_id.rpartition("/")[0]])
+        read = pairs.parse(texts[image_id.rpartition("/")[0]])
         for k, side in enumerate(("left", "right")):
             row = rows[rows["position"] == side].iloc[0]
             toward = 1 if row["stereotype"] == "female" else -1
@@ -198,7 +198,7 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
     found = Pipeline("mini", Settings.from_mapping(shared)).endpoint("critic")
     assert (found.url, found.api_key_env) == ("http://a:1/v1", "A_KEY")
     own = {"critic": {"url": "http://b:2/v1", "api_key_env": "B_KEY"}}
-    found = Pipeline("mini", Settings.from_mapping(shared).changed(**own)).endpoint("critic")
+    found = Pipeline("mini", Settings.from_mapping(shared).with_changes(**own)).endpoint("critic")
     assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
@@ -290,7 +290,7 @@ def rated(worlds, tmp_path):
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), annotators=1)
-    mine = base.changed(judging={"gender": judge})
+    mine = base.with_changes(judging={"gender": judge})
     everyone = measure.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["status"].agg(set)
     assert outcomes["single", 0] == outcomes["three", 0] == {"unannotated"}
@@ -308,21 +308,21 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"not in the sample .*'painted-sheriff-nurse/0'"):
-        base.changed(judging={"gender": judge}).part(Paired).people("single")
+        base.with_changes(judging={"gender": judge}).part(Paired).people("single")
 
 
 @pytest.mark.long
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = measure.judge_agreement(base.changed(judging={"extra_judges": files}))
+    found = measure.judge_agreement(base.with_changes(judging={"extra_judges": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = measure.judge_agreement(base.changed(judging={"extra_judges": files[:1]}))
+    alone = measure.judge_agreement(base.with_changes(judging={"extra_judges": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -340,7 +340,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     # A model of a hub that knows more than photographs.
     monkeypatch.setattr(vqa.VqaJudge, "domain", ANY)
     base = worlds("default").pipeline
-    both = base.changed(judging={"extra_judges": ["vqa:owner/blip"]})
+    both = base.with_changes(judging={"extra_judges": ["vqa:owner/blip"]})
     answers = measure.confusion(both)
     asked = answers[answers["judge"] == "vqa:owner/blip"]
     # The person on the left is called a woman, the other one a man.
@@ -358,7 +358,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
-    first = measure.confusion(base.changed(judging={"gender": "vqa:owner/blip"}))
+    first = measure.confusion(base.with_changes(judging={"gender": "vqa:owner/blip"}))
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 
@@ -412,7 +412,7 @@ def bought(tmp_path, monkeypatch):
             "compute": {"cache": str(tmp_path)},
         }
         given = Settings.from_mapping(settings)
-        yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.changed(**more), seed=1, progress=False)
+        yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.with_changes(**more), seed=1, progress=False)
 
 
 @pytest.mark.long

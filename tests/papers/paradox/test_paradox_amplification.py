@@ -10,7 +10,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 from biaslab import reference
 from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import paradox
-from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, expected, groups
+from biaslab.papers.paradox.analysis.groups import MIN_IMAGES, expected, groups
 from biaslab.schema import tables
 
 DRAWS = {"seed": 1, "replicates": 400, "confidence": 0.95}
@@ -304,7 +304,7 @@ def test_captions_without_pairs_have_no_interval():
 
 def test_few_captions_say_so_and_are_no_answer():
     approaches = ["caption_prompts", "caption_prompts_no_indicators"]
-    pairs = [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (LEAST_IMAGES, 3), strict=True)]
+    pairs = [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (MIN_IMAGES, 3), strict=True)]
     whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "paper")]

@@ -42,11 +42,13 @@ def test_occupations_to_show():
 
 def test_generated_images_of_one_prompt():
     rows = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)])
-    shown = example_images.generated(rows, ["pilot", "nurse"], prompt="2", n_per_group=2)
+    shown = example_images.choose_generated(rows, ["pilot", "nurse"], prompt="2", n_per_group=2)
     assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
     assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == ["pilot", "pilot", "nurse", "nurse"]
     # As many of each, so that they fill lines; a name without images takes none away.
-    shown = example_images.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", n_per_group=2)
+    shown = example_images.choose_generated(
+        rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", n_per_group=2
+    )
     assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
 
 
@@ -63,7 +65,7 @@ def test_selected_captions_stand_beside_generated_images():
         ],
         columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"],
     )
-    shown = example_images.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", n_per_group=2)
+    shown = example_images.choose_selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", n_per_group=2)
     assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
     assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
     assert shown["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
@@ -85,11 +87,11 @@ def test_no_images_no_gallery():
     none = of([judged("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
     chosen = pd.DataFrame(columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"])
     for rows in (
-        example_images.generated(none, ["nurse"]),
-        example_images.training(none, ["nurse"]),
-        example_images.not_judged(none, none),
-        example_images.by_prompt(none, "nurse"),
-        example_images.selected(none, none, chosen, "naive", ["nurse"]),
+        example_images.choose_generated(none, ["nurse"]),
+        example_images.choose_training(none, ["nurse"]),
+        example_images.choose_unclassified(none, none),
+        example_images.choose_by_prompt(none, "nurse"),
+        example_images.choose_selected(none, none, chosen, "naive", ["nurse"]),
         example_images.pairs(none, none, ("training", "caption_prompts")),
     ):
         assert rows.empty

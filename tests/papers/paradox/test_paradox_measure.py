@@ -51,7 +51,7 @@ class Pipe:
         return ()
 
     def __init__(self, **settings):
-        self.settings = Settings.from_mapping({"captions": {"per_occupation": 4}}).changed(**settings)
+        self.settings = Settings.from_mapping({"captions": {"per_occupation": 4}}).with_changes(**settings)
         self.asked = []
 
     def captions(self):

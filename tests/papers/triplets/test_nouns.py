@@ -55,10 +55,10 @@ def test_nouns_and_names_meet_as_lemmas(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "nltk", nltk())
     monkeypatch.setitem(sys.modules, "spacy", spacy())
     finder = nouns.load(name)
-    assert finder.of("women running with umbrellas and umbrellas") == ("person", "umbrella")
-    assert finder.of("a person in Paris") == ("person", "paris")
+    assert finder.find_nouns("women running with umbrellas and umbrellas") == ("person", "umbrella")
+    assert finder.find_nouns("a person in Paris") == ("person", "paris")
     strict = nouns.load(name, merge_people=False)
-    assert strict.of("women running with umbrellas and umbrellas") == ("woman", "umbrella")
+    assert strict.find_nouns("women running with umbrellas and umbrellas") == ("woman", "umbrella")
     assert strict.name("Women") == "woman" and finder.name("Women") == "person"
     names = ["Umbrellas", "umbrellas", "bread_knives", "Women"]
     assert [finder.name(n) for n in names] == ["umbrella", "umbrella", "bread knife", "person"]
@@ -89,7 +89,7 @@ def test_the_embedded_world_reads_its_own_captions_only():
     finder = nouns.load("world")
     thing, worn, place = triplets.THINGS[0], triplets.WORN[0], triplets.PLACES[0]
     asked = triplets.TripletPrompt(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
-    found = finder.of(triplets.write(asked, "woman"))
+    found = finder.find_nouns(triplets.write(asked, "woman"))
     assert set(found) == {"person", thing, worn, place, triplets.HIDDEN[0]}
     with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
-        finder.of("two zebras on a lawn")
+        finder.find_nouns("two zebras on a lawn")

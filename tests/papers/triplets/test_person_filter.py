@@ -10,7 +10,7 @@ import pytest
 
 from biaslab import lexicons, stats
 from biaslab.papers.triplets import person_filter
-from biaslab.papers.triplets.prompts import excluding
+from biaslab.papers.triplets.prompts import excluded_forms
 
 SHOWN = [
     "person performs on stage",
@@ -61,7 +61,7 @@ def test_odd_text_is_read_like_any():
 
 def test_gendered_nouns_are_beyond_table_2():
     nouns = set(lexicons.load("gendered_nouns"))
-    assert nouns and not nouns & set(excluding())
+    assert nouns and not nouns & set(excluded_forms())
 
 
 # -- lines of GCC's validation split that were labelled by hand: depicted_labels.md says how ---------------------

@@ -34,7 +34,7 @@ def test_groups_are_those_that_are_planted(known):
         assert rows["dependency_group"].tolist() == world.planted_groups(texts[image_id], list(rows["label"]))
     assert set(groups["dependency_group"]) == set(world.GROUPS)
     nouns = stages.prompt_nouns()
-    asked = {i: world.read(text) for i, text in texts.items()}
+    asked = {i: world.parse(text) for i, text in texts.items()}
     assert [tuple(n["noun"]) for _, n in nouns[nouns["hidden"]].groupby("image_id")] == [
         asked[i].hidden for i, n in nouns.groupby("image_id") if asked[i].hidden
     ]
@@ -51,7 +51,7 @@ def test_tables_that_follow(known):
     errors = calibration.error(triplets.measure.confusion(known), paper="triplets")
     truth = errors[errors["quantity"] == "dependency group"]
     assert (truth["value"] == 100).all() and (truth["subject"] == "all").any()
-    agreement = known.part(Triplets).dependency.drawn_agreement().groupby("mask")[["overlap", "auc"]]
+    agreement = known.part(Triplets).dependency.drawing_agreement().groupby("mask")[["overlap", "auc"]]
     assert (agreement.min().loc["own"] == 1).all() and (agreement.mean().loc["shuffled"] < 0.9).all()
     example = triplets.measure.dependency_example(known)
     assert set(example.words) <= set(example.text.split()) | {w.strip(",") for w in example.text.split()}
@@ -88,11 +88,11 @@ def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_maps_of_drawings_by_a_model(tmp_path):
     p = pipeline(tmp_path, model="mini", calibration_images=6, attention=True)
-    maps = p.part(Triplets).dependency.drawn_maps()
+    maps = p.part(Triplets).dependency.drawing_maps()
     table = p.part(Triplets).drawings().table
     (first,) = maps.word_maps([table["image_id"][0]])
     assert {w.lower() for w in first.words} | set(first.missing) == set(table["text"][0].replace(",", "").split())
-    found = p.part(Triplets).dependency.drawn_agreement()
+    found = p.part(Triplets).dependency.drawing_agreement()
     assert set(found["noise"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9}
     values = found[["overlap", "auc"]].to_numpy()
     assert np.nanmin(values) >= 0 and np.nanmax(values) <= 1
@@ -103,11 +103,11 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
     for model, attention, why in (("mini", False, r"triplets\.attention"), (folders("sdxl"), True, "XLPipeline")):
         p = pipeline(tmp_path, model=model, calibration_images=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
-        p = p.changed(generation=small | {"image_domain": "drawings"})
+        p = p.with_changes(generation=small | {"image_domain": "drawings"})
         with pytest.raises(MissingInputError, match=why):
-            p.part(Triplets).dependency.drawn_agreement()
+            p.part(Triplets).dependency.drawing_agreement()
 
 
 def test_nouns_of_other_texts_are_refused(known):
     with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
-        known.part(Triplets).dependency.nouns().of("two zebras on a lawn")
+        known.part(Triplets).dependency.nouns().find_nouns("two zebras on a lawn")

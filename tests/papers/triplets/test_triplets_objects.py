@@ -121,7 +121,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.part(Triplets), lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.part(Triplets), "find_instances", finder)
-    monkeypatch.setattr(type(p.part(Triplets).dependency), "drawn_groups", no_groups)
+    monkeypatch.setattr(type(p.part(Triplets).dependency), "drawing_groups", no_groups)
     errors = calibration.error(triplets.measure.confusion(p), paper="triplets")
     found = errors.set_index(["subject", "condition", "measure"])["value"]
     objects = errors[errors["quantity"] == "objects"].set_index(["subject", "condition", "measure"])

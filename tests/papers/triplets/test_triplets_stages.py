@@ -164,12 +164,12 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         assert empty.empty
     # Nobody asks for captions that nothing needs; what needs them asks, before the work.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
-    p = Pipeline(p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
+    p = Pipeline(p.model, given.with_changes(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
     assert not find_omissions(names, {"triplets_prompts"}, p).reason
     said = find_omissions(names, names, p)
     assert "captions.corpus names no captions" in said.reason and said.on_purpose
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        Pipeline(p.model, given.changed(triplets={"n_professions": 0})).part(Triplets).prompts()
+        Pipeline(p.model, given.with_changes(triplets={"n_professions": 0})).part(Triplets).prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="lacks 29 of the prompts' words"):
         validation.check_plan(Pipeline("mini", given), {"triplets_object_counts"})
@@ -187,7 +187,7 @@ def asked_of(model, folder, **design):
     alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
     design = {"objects": "mini-segmenter", "noun_tagger": "world", "similarity": alike} | design
     given = settings(folder, PEOPLE, filter="paper", n_triplets=0, **design)
-    given = given.changed(generation=SMALL | {"image_domain": "drawings"})
+    given = given.with_changes(generation=SMALL | {"image_domain": "drawings"})
     return Pipeline(model, given, seed=5, progress=False)
 
 
@@ -250,7 +250,7 @@ def test_the_world_draws_triplets(tmp_path):
 
 def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
     p = asked_of("endpoint:painter", tmp_path, attention=True)
-    p = p.changed(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
+    p = p.with_changes(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
     with pytest.raises(ParameterError, match=r"triplets\.attention"):
         p.part(Triplets).images()
 
@@ -344,7 +344,7 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     }
     assert shown.loc[shown["dataset"] == "captions.txt", "seed"].eq(0).all()
     chosen = shown.tail(3)[["dataset", "triplet_id"]].drop_duplicates()
-    assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
+    assert triplets.measure.select_first_seed(p, chosen)["prompt_gender"].tolist() == [
         *("neutral", "feminine", "masculine")
     ]
     pictures = triplets.measure.example_images(p, shown)

@@ -7,18 +7,18 @@
 
 from pathlib import Path
 
-from biaslab.papers.answers import read
+from biaslab.papers.answers import load_answers
 from biaslab_world.calibration import figures, knobs
 from biaslab_world.calibration.analysis import (
     amplification,
-    amplification_told,
+    amplification_questions,
     coverage,
     guidance,
     judge,
-    met,
     quality,
     shares,
+    summarise_requirements,
 )
 from biaslab_world.calibration.measure import Calibration, work
 
-answers = read(Path(__file__).parent)
+answers = load_answers(Path(__file__).parent)

@@ -98,7 +98,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for cues, truth, images in _iter_by_truth(renders, ("all", *GENDERS)):
         labelled, scored = images[images["status"] == JUDGED], images[images["probability_female"].notna()]
-        kinds = {"judged": (labelled, labelled["gender"]), "likelier": (scored, likelier(scored))}
+        kinds = {"judged": (labelled, labelled["gender"]), "likelier": (scored, more_likely(scored))}
         for answers, (answered_rows, labels) in kinds.items():
             right = (labels == answered_rows["truth_gender"]).sum()
             best = np.maximum(answered_rows["posterior"], 1 - answered_rows["posterior"]).mean()
@@ -117,7 +117,7 @@ def _iter_by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tup
             yield cues, truth, rows
 
 
-def likelier(rows: pd.DataFrame) -> pd.Series:
+def more_likely(rows: pd.DataFrame) -> pd.Series:
     """Return the more probable gender of each image according to the judge; empty without a probability."""
     p = rows["probability_female"]
     return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
@@ -259,7 +259,7 @@ def _amplification_rows(
         yield [definition, *amplified, implied, *excess, int(has_images.sum()), *medians, reason]
 
 
-def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
+def amplification_questions(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     """Return the rows of ``calibration_amplification`` about amplification without a model and added by ``model``.
 
     They use the paper's definition and the mean over prompts. For ``model``, and with knobs off, the value is the
@@ -372,7 +372,7 @@ def quality(
     return tables.make_table(rows, "mini_quality")
 
 
-def met(quality: pd.DataFrame) -> pd.DataFrame:
+def summarise_requirements(quality: pd.DataFrame) -> pd.DataFrame:
     """Return one row with the number of requirements of ``mini_quality`` that are met with their entire interval.
 
     The columns are n_met, n_asked, and the names of requirements that are ``missed``, ``unsure`` (the interval contains
@@ -389,11 +389,11 @@ def _row(metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_uni
     """Return a row of ``mini_quality``; ``values``: the value and its limits."""
     target, *ends = _TARGETS.get(metric.rstrip("0123456789"), ("",))
     value, low, high = values
-    met = met_by(value, low, high, *ends) if ends and math.isfinite(value) else ""
+    met = requirement_met(value, low, high, *ends) if ends and math.isfinite(value) else ""
     return [metric, value, low, high, unit, n, n_unit, target, met, reason]
 
 
-def met_by(value: float, low: float, high: float, minimum: float, maximum: float) -> str:
+def requirement_met(value: float, low: float, high: float, minimum: float, maximum: float) -> str:
     """Return whether a value is in ``[minimum, maximum]``, with ", not certain" if its interval crosses an end."""
     is_inside = minimum <= value <= maximum
     is_certain = (minimum <= low and high <= maximum) if is_inside else (high < minimum or low > maximum)

@@ -66,14 +66,14 @@ class Calibration:
     def world(self) -> Pipeline:
         """Pipeline with the truth-preserving generator in place of the model."""
         images = self.settings.calibration.world_images
-        return self.base.changed(WORLD, generation={"images_per_prompt": images})
+        return self.base.with_changes(WORLD, generation={"images_per_prompt": images})
 
     @cached_property
     def off(self) -> Pipeline:
         """Pipeline with the truth-preserving generator in the world without the paradox."""
         s = self.settings.calibration
         sizes = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
-        return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **sizes})
+        return self.base.with_changes(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **sizes})
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
@@ -84,7 +84,9 @@ class Calibration:
         return {
             g: self.base
             if g == run_scale
-            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": calibration.guidance_images})
+            else self.base.with_changes(
+                generation={"guidance_scale": g, "images_per_prompt": calibration.guidance_images}
+            )
             for g in sorted({*calibration.guidance_scales, run_scale})
         }
 

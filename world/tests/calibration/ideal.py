@@ -55,7 +55,7 @@ class IdealPipeline:
         self.model, self.label, self.seed = model, model, 1
         self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
         self.occupations = occupations
-        self.settings = Settings.from_mapping(DEFAULTS).changed(**settings)
+        self.settings = Settings.from_mapping(DEFAULTS).with_changes(**settings)
         self.cache = ResultCache(folder / "store")
         self.corpus = open_corpus(
             "mini",
@@ -64,9 +64,9 @@ class IdealPipeline:
         )
         self._images = {}
 
-    def changed(self, model="", **changes):
+    def with_changes(self, model="", **changes):
         options = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
-        changed = dict(self.settings.changed(**changes))
+        changed = dict(self.settings.with_changes(**changes))
         return type(self)(model or self.model, self.folder, **options, **changed)
 
     def compute(self, work, *arguments):

@@ -272,7 +272,7 @@ def test_parts_of_guidance_add_up(c):
     ],
 )
 def test_met(value, low, high, met):
-    assert analysis.met_by(value, low, high, 0, 10) == met
+    assert analysis.requirement_met(value, low, high, 0, 10) == met
 
 
 def test_ratio_interval_against_statsmodels():
@@ -297,8 +297,8 @@ class _Texts:
 class _Seen(IdealPipeline):
     """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
 
-    def changed(self, model="", **changes):
-        changed = dict(self.settings.changed(**changes))
+    def with_changes(self, model="", **changes):
+        changed = dict(self.settings.with_changes(**changes))
         return _Seen(model or self.model, self.folder, sharpen=self.sharpen, **changed)
 
     def image_embeddings(self, kind, image_ids):
@@ -394,7 +394,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
     assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
-    (finding,) = calibration.answers.quality.findings(calibration.met(table.reset_index()))
+    (finding,) = calibration.answers.quality.findings(calibration.summarise_requirements(table.reset_index()))
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in finding.details[-1]
 
 
@@ -464,7 +464,7 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
     np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
     assert set(calibration.shares(c.training, c.generated, c.truth, c.renders)["skew"]) == {"off"}
     # World and model, each against both selections; the world without the paradox is the first of them.
-    assert len(calibration.amplification_told(table, model="mini")) == 4
+    assert len(calibration.amplification_questions(table, model="mini")) == 4
 
 
 def test_tables_of_the_world():
@@ -488,7 +488,7 @@ def test_tables_of_the_world():
 def test_answers_of_amplification_are_rows_of_the_table(amplification):
     rows = amplification.query("definition == 'paper' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
-    table = calibration.amplification_told(amplification, model="mini")
+    table = calibration.amplification_questions(amplification, model="mini")
     findings = calibration.answers.amplification.findings(table)
     keys = zip((f.model for f in findings), table["skew"], table["approach"], strict=True)
     findings = dict(zip(keys, findings, strict=True))

@@ -29,7 +29,7 @@ def pipeline(store, **changes):
         "calibration": {"world_images": 2, "test_images": 16, "unbiased_captions": 3000, "matched_captions": 4},
         "compute": {"cache": str(store)},
     }
-    return Pipeline("world", Settings.from_mapping(given).changed(**changes), seed=1, progress=False)
+    return Pipeline("world", Settings.from_mapping(given).with_changes(**changes), seed=1, progress=False)
 
 
 def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):

@@ -251,11 +251,11 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     examples = diffusion.examples(data, [5, 6])
     row, images = pairs.draw(3, 6), examples["images"]
     assert examples["texts"][1] == row.text
-    assert examples["indicators"][1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
+    assert examples["indicators"][1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.prompt.genders]
     assert examples["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
-    assert examples["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
+    assert examples["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).prompt) for i in (5, 6)]
     assert images.shape == (2, 64, 96, 3)
-    assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()
+    assert (images[1] == render.render(pairs.build_scene(row.prompt, row.genders, row.seed), 64)).all()
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
     from biaslab_world import pairs
 
     text = f"Generate a picture of one nurse on the left and one sheriff on the right.{behind}"
-    assert diffusion._is_against(pairs.read(text)) is against
-    assert diffusion._is_against(pairs.read("A photo of one female sheriff."))
+    assert diffusion._is_against(pairs.parse(text)) is against
+    assert diffusion._is_against(pairs.parse("A photo of one female sheriff."))
 
 
 def test_who_stands_where_is_read_from_the_middle_by_hand():

@@ -23,7 +23,7 @@ from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
 
 TONES = tuple(range(1, 11))
-ASKED = "VQA"
+VQA_JUDGE = "VQA"
 """The name in tables of the paper's gender judge, a VQA model that answers questions."""
 BINS = {"gender": 2, "skin_tone": len(TONES)}
 
@@ -131,7 +131,7 @@ def _errors(errors: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
     if errors is None or not len(errors):
         return {}
     judge_by_model = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
-    judges = [judge_by_model.get(model) or ASKED for model in errors["model"]]
+    judges = [judge_by_model.get(model) or VQA_JUDGE for model in errors["model"]]
     judge_errors = errors[(errors["judge"] == judges) & (errors["quantity"] == "gender")]
     wide = judge_errors.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])).dropna()

@@ -19,7 +19,7 @@ SHARING = {"single": False, "paired": True, "alike": False, "same": False, "thre
 # of an image are fully dependent (all fit or none). It is 2 with two of one list in every image; among three, where
 # half the images have two of a list and half have one, it is 5/3 (4 + 1 over 2 + 1). The overall score of three
 # already assumes the largest dependence.
-WIDER = {"alike": dict.fromkeys((*LISTS, "overall"), 2.0), "three": dict.fromkeys(LISTS, 5 / 3)}
+VARIANCE_FACTORS = {"alike": dict.fromkeys((*LISTS, "overall"), 2.0), "three": dict.fromkeys(LISTS, 5 / 3)}
 
 
 def _image_contributions(pairs: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame | None:
@@ -71,9 +71,12 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 contrast_effect=in_pairs - group["score"] / (1 if is_shared else 2),
             )
             limits = _fair_limits(classified[classified["setting"] == setting], confidence)
-            options: dict[str, Any] = {"two_people": is_shared, "variance_factors": WIDER.get(setting, {})}
+            options: dict[str, Any] = {"two_people": is_shared, "variance_factors": VARIANCE_FACTORS.get(setting, {})}
             # Where identities of one list also share images, only the largest dependence is known.
-            contrast_options = options | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
+            contrast_options = options | {
+                "effect": "contrast_effect",
+                "images": None if setting in VARIANCE_FACTORS else images,
+            }
             contrasts = strata(group, "contrast", confidence, -200, 200, **contrast_options)
             options |= {"effect": "score" if is_shared else "", "images": images if setting == "paired" else None}
             score_rows = strata(group, "score", confidence, -100, 100, over_people=True, **options)

@@ -119,7 +119,7 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["prompt"] == "mean") | (prompts == 1)]
 
 
-def is_significant(rows: pd.DataFrame) -> pd.Series:
+def guarded_p(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where the correction for image noise dominates."""
     dominated = stats.correction_dominates(rows["amplification"], rows["amplification_corrected"])
     return rows["p"].mask(np.asarray(dominated), 1.0)
@@ -133,7 +133,7 @@ def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
     rows = overall(rows[rows["definition"].isin(["paper", "signed"])]).dropna(subset="amplification")
     rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
-    p_both = rows.assign(p_both=is_significant(rows)).groupby("model")["p_both"].transform(stats.adjust)
+    p_both = rows.assign(p_both=guarded_p(rows)).groupby("model")["p_both"].transform(stats.adjust)
     return rows.assign(p_both=p_both)
 
 
@@ -342,7 +342,7 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["paper_rejected"] = rows["paper_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
-    over_prompts = rows.assign(p_holm_guarded=is_significant(rows)).groupby(["model", "approach"])
+    over_prompts = rows.assign(p_holm_guarded=guarded_p(rows)).groupby(["model", "approach"])
     rows["p_holm"], rows["p_holm_guarded"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_holm_guarded"))
     return tables.make_table(rows, "paradox_t_tests")
 

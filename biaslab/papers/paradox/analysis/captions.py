@@ -128,7 +128,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
     return tables.make_table(rows, "paradox_indicator_use")
 
 
-def marked(caption: str, spans: str) -> str:
+def mark_indicators(caption: str, spans: str) -> str:
     """Return a caption with the words that indicate a gender (``start:end:label;…``) in square brackets (Table 5)."""
     pieces, position = [], 0
     for span in sorted(parse_spans(spans), key=lambda s: s.start):
@@ -144,7 +144,7 @@ def marked_examples(examples: pd.DataFrame, occupations: Sequence[str]) -> pd.Da
     rows = examples[examples["occupation"].isin(occupations) & (examples["indicator"] != "none")]
     rows = rows.groupby(["occupation", "indicator"], sort=False).head(1)
     rows = rows.sort_values("occupation", key=lambda c: c.map(list(occupations).index), kind="stable")
-    captions = [marked(c, s) for c, s in zip(rows["caption"], rows["spans"], strict=True)]
+    captions = [mark_indicators(c, s) for c, s in zip(rows["caption"], rows["spans"], strict=True)]
     return rows.assign(caption=captions).reset_index(drop=True)
 
 

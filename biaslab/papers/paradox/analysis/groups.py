@@ -18,7 +18,7 @@ from biaslab.errors import InputError
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "annotations", "")
-LEAST_IMAGES = 6
+MIN_IMAGES = 6
 """Images per share (of the median occupation) below which intervals of captions as prompts are too narrow.
 
 Nominal 95 % intervals cover the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
@@ -36,7 +36,7 @@ NO_PAIRS = (
     "Training and generated images come from the same captions, but their pairs are not given. There is no interval "
     "and no correction for image noise; add a table paradox_caption_pairs next to the shares."
 )
-NOTHING_LEFT = "No occupation is included."
+NO_OCCUPATION_INCLUDED = "No occupation is included."
 AT_HALF = "Shares do not differ significantly from one half, so their direction of bias is undetermined."
 TOO_FEW = "Too few occupations or images for an interval, or for a correction for image noise."
 
@@ -83,11 +83,11 @@ class Group:
         return float(min(np.median(n) if n.size else 0 for n in counts))
 
     def too_few(self, prompt: str) -> str:
-        """Return the reason if captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else ""."""
+        """Return the reason if captions are the prompts and have fewer images than :data:`MIN_IMAGES`; else ""."""
         n = self.images(prompt)
-        if not self.paired or n >= LEAST_IMAGES:
+        if not self.paired or n >= MIN_IMAGES:
             return ""
-        return f"Rests on {n:g} images a share; below {LEAST_IMAGES} an interval would be too narrow."
+        return f"Rests on {n:g} images a share; below {MIN_IMAGES} an interval would be too narrow."
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
@@ -224,7 +224,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     n_included, no_values = np.array(n_included), np.full(uncorrected.shape, np.nan)
     min_n = stats.min_units(1 - confidence)
     message = f"Rests on fewer than {min_n} occupations, too few for an interval, or for a correction for image noise."
-    reason = np.where(n_included == 0, NOTHING_LEFT, np.where(n_included < min_n, message, "")).astype(object)
+    reason = np.where(n_included == 0, NO_OCCUPATION_INCLUDED, np.where(n_included < min_n, message, "")).astype(object)
     if group.drawing is None:
         reason[n_included > 0] = NO_PAIRS
     else:

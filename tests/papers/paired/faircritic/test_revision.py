@@ -39,7 +39,7 @@ def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
     changed = 0
     for prompt_id, text in zip(new.texts["prompt_id"], new.texts["text"], strict=True):
         assert text.startswith(before[prompt_id])
-        assert pairs.read(text).told == told[prompt_id]
+        assert pairs.parse(text).genders == told[prompt_id]
         changed += text != before[prompt_id]
     # 16 sheriffs and 12 nurses, some of them in one picture.
     assert changed == 28 - sum(map(all, told))
