@@ -218,7 +218,7 @@ class Told:
 
     label = "fair"
     settings = Settings.from_mapping({"judging": {"gender": "true words"}})
-    gate = ("judging.gender", "judging.faces")
+    judge_settings = ("judging.gender", "judging.faces")
 
     def __init__(self, images, gender, *unnamed):
         faces = images.assign(gender=images["truth_gender"], tone=images["truth_skin_tone"])

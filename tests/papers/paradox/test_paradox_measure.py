@@ -45,7 +45,7 @@ class Pipe:
     def image_model(self):
         return SimpleNamespace(label=self.label, sends_prompts=True, own_settings=dict)
 
-    gate = ("judging.gender", "judging.faces")
+    judge_settings = ("judging.gender", "judging.faces")
 
     def unset_settings(self, *settings):
         return ()
