@@ -390,12 +390,12 @@ def _skill_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     verdicts = scenes.assign(
         quantity="skill: " + scenes["skill"],
         condition=scenes["truth_failure"],
-        reference_name=_yes_no(scenes["truth_failure"] == ""),
+        truth=_yes_no(scenes["truth_failure"] == ""),
         answer=_yes_no(scenes["correct"]),
     )
     counts = scenes[scenes["skill"] == "count"]
     n_true, detected = (counts[name].astype(int).astype(str) for name in ("truth_n", "n_detected"))
-    return [verdicts, counts.assign(quantity="number", reference_name=n_true, answer=detected)]
+    return [verdicts, counts.assign(quantity="number", truth=n_true, answer=detected)]
 
 
 def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
@@ -408,20 +408,16 @@ def _people_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
     frames = [] if no_faces else _tone_confusion(pipeline)
     if not no_answers:
         answer = images["gender_vqa"].where(images["gender_vqa"] != "", images["reason_vqa"])
-        frames.append(
-            images.assign(judge=VQA_JUDGE, quantity="gender", reference_name=images["truth_gender"], answer=answer)
-        )
+        frames.append(images.assign(judge=VQA_JUDGE, quantity="gender", truth=images["truth_gender"], answer=answer))
         columns = [images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing")]
         for attribute in ATTRIBUTES:
             is_shown, is_seen, is_unread = (names.map(lambda listed, a=attribute: a in listed) for names in columns)
             answer = np.where(is_unread, "no answer", _yes_no(is_seen))
-            rows = images.assign(
-                judge=VQA_JUDGE, quantity="attribute", subject=attribute, reference_name=_yes_no(is_shown)
-            )
+            rows = images.assign(judge=VQA_JUDGE, quantity="attribute", subject=attribute, truth=_yes_no(is_shown))
             frames.append(rows.assign(answer=answer))
     if not no_gender:
         answer = images["gender_judge"].where(images["status_judge"] == JUDGED, images["status_judge"])
-        frames.append(images.assign(quantity="gender", reference_name=images["truth_gender"], answer=answer))
+        frames.append(images.assign(quantity="gender", truth=images["truth_gender"], answer=answer))
     return frames
 
 
@@ -442,9 +438,7 @@ def _tone_confusion(pipeline: Pipeline) -> list[pd.DataFrame]:
         methods["ITA as released"] = tones.monk_tone(colours, "released")
         methods["nearest swatch in RGB"] = tones.nearest_swatch(colours)
     methods["nearest swatch, pixels by YCrCb"] = tones.nearest_swatch(by_chroma)
-    rows = faces[["image_id"]].assign(
-        quantity="skin tone", reference_name=faces["truth_skin_tone"].astype(int).astype(str)
-    )
+    rows = faces[["image_id"]].assign(quantity="skin tone", truth=faces["truth_skin_tone"].astype(int).astype(str))
     return [
         rows.assign(judge=name, answer=["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in answers])
         for name, answers in methods.items()
