@@ -24,9 +24,9 @@ import numpy as np
 from biaslab.hub import registry
 from biaslab.judges.faces import FaceDetector, HubFaces, WholeImage
 from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.judge_labels import GENDER_TEXTS
 from biaslab.judges.people import check_faces, judge_arrays, large_enough
 from biaslab.judges.settings import JudgeSettings
-from biaslab.judges.judge_labels import GENDER_TEXTS
 from biaslab.judges.zero_shot import ClipJudge, ZeroShot
 
 
