@@ -24,6 +24,7 @@ from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import join_values
 from biaslab.io.image_files import PLAIN_SHARE, UnreadableImage, is_black, plain_share
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER, WITHHELD
+from biaslab.schema.formatting import format_count
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
@@ -280,6 +281,6 @@ def remarks(images: ImageSource) -> list[str]:
         sentences.append(f"Images that are in more than one group, and count in each: {n:,}, such as {copy_ids}.")
     n, pairs = group_duplicates(table)
     if n:
-        example = " and ".join(pairs[0])
-        sentences.append(f"Pairs of images of one group that look alike, and all count: {n:,}, such as {example}.")
+        example, count = " and ".join(pairs[0]), format_count(n, "pair", "pairs")
+        sentences.append(f"Near-duplicates within a group, all counted: {count}, such as {example}.")
     return sentences

@@ -184,7 +184,7 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
     assert duplicates.group_duplicates(found) == (1, [("a.png", "b.jpg")])
     assert (found["status"] == "").all()
     (said,) = duplicates.remarks(duplicates.DistinctImages(images, found))
-    assert said == "Pairs of images of one group that look alike, and all count: 1, such as a.png and b.jpg."
+    assert said == "Near-duplicates within a group, all counted: 1 pair, such as a.png and b.jpg."
 
 
 def test_difference_hash_compares_neighbours_by_brightness():
