@@ -229,9 +229,9 @@ def test_p_is_below_the_level_exactly_where_the_interval_leaves_0_out(values, co
     ("values", "reason"),
     [
         ([1.0, 2, 3, 4, 5], "n is 5; this test requires 6 or more"),
-        ([0.0] * 20 + [1.0, 2, 3, 4, 5], "5 of 25 units differ; a test takes 6 or more"),
+        ([0.0] * 20 + [1.0, 2, 3, 4, 5], "5 of 25 units differ; this test requires 6 or more"),
         ([2.0] * 7, "every unit differs by the same amount"),
-        ([0.0] * 9, "0 of 9 units differ; a test takes 6 or more"),
+        ([0.0] * 9, "0 of 9 units differ; this test requires 6 or more"),
     ],
 )
 def test_too_few_differences_have_neither(values, reason):
@@ -244,7 +244,7 @@ def test_a_stricter_level_takes_more():
     values = np.arange(1.0, 8)
     assert stats.paired_difference(values).reason == ""
     # 7 of one sign have 2 of 128 patterns, 0.016.
-    assert "takes 8" in stats.paired_difference(values, confidence=0.99).reason
+    assert "requires 8" in stats.paired_difference(values, confidence=0.99).reason
 
 
 def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
