@@ -157,6 +157,15 @@ def test_page_states_its_false_discovery_rate(soup, tmp_path):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 
 
+@pytest.mark.parametrize(("significant", "verb"), [(0, "is not significant"), (1, "is significant")])
+def test_page_with_one_headline_question_names_no_adjustment(tmp_path, significant, verb):
+    others = dict.fromkeys(("untested", "withdrawn", "printed", "others", "others_significant"), 0)
+    counts = {"alpha": 0.05, "headlines": 1, "significant": significant} | others
+    page = _minimal(tmp_path, findings=_findings({}), verdicts=counts)
+    text = " ".join(page.find(class_="together").get_text().split())
+    assert text.startswith(f"This report has one headline question; its test {verb} at a level of 5 %.")
+
+
 def _findings(*cards):
     return [{"question": f"Q{i}?", "answer": f"A{i}", "main": True, "order": i} | card for i, card in enumerate(cards)]
 
