@@ -108,4 +108,4 @@ def test_count_of_notebooks_with_assertions_in_the_readme_equals_the_notebooks()
         for path in paths
     )
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{asserting} of {len(paths)} notebooks derive a result again by hand" in text
+    assert f"{asserting} of {len(paths)} notebooks recompute a result in plain code" in text
