@@ -63,7 +63,7 @@ def test_every_estimate_has_an_interval_or_a_reason(folder, record):
 @pytest.mark.long
 def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_intervals):
     # So many tables of the printed numbers have intervals, some of them several.
-    assert estimates_lie_in_intervals(folder, record) >= 38
+    assert estimates_lie_in_intervals(folder, record) >= 36
 
 
 # Papers print neither images by skin tone nor verdicts on scenes.
