@@ -125,7 +125,7 @@ def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
         is_estimable = np.isfinite(estimate.value)
         ours = _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.value)
         yield {
-            "by profession" if is_estimable else "cannot be told": ours if is_estimable else np.full(4, np.nan),
+            "by profession" if is_estimable else "not estimable": ours if is_estimable else np.full(4, np.nan),
             "prompts as independent": _outcome(*plain, np.nan, truth),
         }
 
@@ -160,7 +160,7 @@ def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=F
         weights = rng.multinomial(professions, np.full(professions, 1 / professions), REPLICATES)
         plain = np.quantile(np.abs(weights @ paired / professions).mean(axis=1), [0.025, 0.975])
         yield {
-            "chance taken off": _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.corrected),
+            "corrected": _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.corrected),
             "percentile bootstrap": _outcome(*plain, np.nan, truth, estimate.value),
         }
 

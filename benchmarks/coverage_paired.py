@@ -275,9 +275,11 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
     occupation = {k: k % occupations for k in range(2 * occupations)}
     for _ in range(studies):
         effect = rng.uniform(-spread, spread, occupations)[i]
-        lean = {"female": 0.6 + effect, "male": 0.4 - effect}
-        left = np.where(side == 0, position, -position)
-        women = {s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS}
+        probability = {"female": 0.6 + effect, "male": 0.4 - effect}
+        shift = np.where(side == 0, position, -position)
+        women = {
+            s: rng.random(i.size) < np.clip(probability[s] + (shift if s == "female" else -shift), 0, 1) for s in LISTS
+        }
         is_mixed = rng.random(i.size) < joint
         women["male"] = np.where(is_mixed, ~women["female"], women["male"])
         images = pd.DataFrame(
@@ -295,8 +297,8 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
         limits = row["same_gender_excess_ci_low"], row["same_gender_excess_ci_high"]
         truth = 0.0 if joint == 0 else np.nan
         results = {
-            "against the leans of identities": _outcome(*limits, row["same_gender_excess_p"], truth),
-            "against the shares of lists": np.array([np.nan, not low <= by_lists <= high, (high - low) / 2]),
+            "given the shares of identities": _outcome(*limits, row["same_gender_excess_p"], truth),
+            "given the shares of lists": np.array([np.nan, not low <= by_lists <= high, (high - low) / 2]),
         }
         both_fit_image = women["female"] & ~women["male"]
         if joint == 0 and position == 0:

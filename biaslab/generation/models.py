@@ -44,7 +44,7 @@ class ImageModel:
     """A model of images. Opening and checking it loads nothing; checks raise ParameterError."""
 
     label: str  # Its name in tables.
-    digest: str  # Identifies the inputs of its images besides settings, seed and code: weights, or a name.
+    digest: str  # Identifies the inputs of its images in addition to settings, seed and code: weights, or a name.
     autoencoder: Path | None = None  # The folder of the autoencoder that decodes its images.
     image_domain: str = registry.PHOTOGRAPHS  # The domain of its images: :data:`biaslab.hub.registry.IMAGE_DOMAINS`.
     sends_prompts: bool = False  # Whether the settings of generation apply to it.

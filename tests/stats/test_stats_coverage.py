@@ -166,14 +166,14 @@ def test_skin_tones_of_three_faces_cannot_be_told():
     # The truth is 0 of one and 0.13 of the other, and the corrected value the same to 0.02.
     for kind in ("even", "few tones"):
         found = dalleval.simulate(f"skin tone MAD, 11 professions x 3 x 3, {kind}", 20)
-        assert set(found) == {"cannot be told", "prompts as independent"}
+        assert set(found) == {"not estimable", "prompts as independent"}
 
 
 @pytest.mark.parametrize("kind", ["nothing differs", "as printed, together"])
 @pytest.mark.parametrize("professions", [10, 84])
 def test_differences_over_attributes_are_held(professions, kind):
     found = dalleval.simulate(f"attributes, {professions} professions x 9, {kind}", 200)
-    ours, before = found["chance taken off"], found["percentile bootstrap"]
+    ours, before = found["corrected"], found["percentile bootstrap"]
     assert ours[0] > least(200) > before[0] and ours[3] == 1
     if kind == "nothing differs":
         assert ours[1] < 1 - least(200)

@@ -45,9 +45,9 @@ def test_intervals_of_images_that_fit_hold_the_truth(kind):
 
 def test_independent_people_are_not_said_to_depend():
     found = coverage.simulate("power, independent people", 100)
-    assert found["against the leans of identities"][1] < 0.05 + 4 * np.sqrt(0.95 * 0.05 / 100)
+    assert found["given the shares of identities"][1] < 0.05 + 4 * np.sqrt(0.95 * 0.05 / 100)
     # Opposite leans make one gender twice rarer by themselves.
-    assert found["against the shares of lists"][1] > 0.5
+    assert found["given the shares of lists"][1] > 0.5
     assert found["both fit"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)
 
 
