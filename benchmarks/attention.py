@@ -243,12 +243,12 @@ def compare(options, model: str, steps: int, n: int) -> None:
     for name, label in (("ours", "with attention, biaslab"), ("peer", "with attention, DAAM's way")):
         print(
             f"{label:28} {1000 * best[name]:9.2f} ms an image   adds {1000 * added[name]:8.2f} ms "
-            f"({100 * added[name] / best['plain']:5.1f} %)   sums {sum_bytes[name] / 2**10:10,.1f} KiB an image   "
+            f"({100 * added[name] / best['plain']:5.1f}%)   sums {sum_bytes[name] / 2**10:10,.1f} KiB an image   "
             f"images {'byte-identical' if identical[name] else 'changed'}"
         )
     print(
         f"ratio of what is added       {added['peer'] / added['ours']:9.1f} x   of memory "
-        f"{sum_bytes['peer'] / sum_bytes['ours']:.1f} x   masks agree in {100 * agreement:.2f} % of "
+        f"{sum_bytes['peer'] / sum_bytes['ours']:.1f} x   masks agree in {100 * agreement:.2f}% of "
         f"{len(results['ours'][1])} x {size[0] * size[1]} pixels"
     )
 

@@ -2,8 +2,8 @@
 
 Run: ``python benchmarks/coverage.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation draws
 entire studies from a population with known truth. It prints for our method and each peer, in % of the same studies, how
-often the interval covers the truth (at 95 %), is entirely above it, or is missing, and how often the test rejects 0 (at
-5 %). The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
+often the interval covers the truth (at 95%), is entirely above it, or is missing, and how often the test rejects 0 (at
+5%). The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
 """
 
 import os
@@ -54,7 +54,7 @@ def captions_as_prompts(
     """Yield each study's results: training and generated images of the same captions.
 
     A share ``copied`` of the generated images has the gender of their caption's training image. The others are drawn
-    from the occupation. If almost all are copied, half of the others show women, so that 0.956 makes 97.8 % equal;
+    from the occupation. If almost all are copied, half of the others show women, so that 0.956 makes 97.8% equal;
     otherwise they are amplified by an amount that varies over occupations. A share ``judged`` of images has a gender.
     """
 
@@ -194,16 +194,16 @@ _HALF = [(None, 20, 5, 4), (None, 500, 8, 4), (None, 500, 500, 4), ((12, 13), 20
 # Name -> (function that simulates studies, its settings).
 SIMULATIONS = {
     **{
-        f"captions n={captions} x {images}, {100 * copied:g} % copied": (
+        f"captions n={captions} x {images}, {100 * copied:g}% copied": (
             captions_as_prompts,
             {"captions": captions, "images": images, "copied": copied},
         )
         for copied, sizes in _CAPTIONS.items()
         for captions, images in sizes
     },
-    "captions n=8 x 1, 80 % judged": (captions_as_prompts, {"judged": 0.8}),
-    "captions n=8 x 1, 62 % copied, 86 % judged": (captions_as_prompts, {"copied": 0.62, "judged": 0.86}),
-    "captions n=8 x 4, 80 % judged": (captions_as_prompts, {"judged": 0.8, "images": 4}),
+    "captions n=8 x 1, 80% judged": (captions_as_prompts, {"judged": 0.8}),
+    "captions n=8 x 1, 62% copied, 86% judged": (captions_as_prompts, {"copied": 0.62, "judged": 0.86}),
+    "captions n=8 x 4, 80% judged": (captions_as_prompts, {"judged": 0.8, "images": 4}),
     **{
         f"G = T, {occupations} occupations, {training[0]}-{training[1]}/{images[0]}-{images[1]}, {prompts} prompts": (
             nothing_amplified,

@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/coverage_compare.py [simulation ...] [--studies 2000]``. Each study draws two runs over the
 same units (professions, occupations) and compares them like :mod:`biaslab.runs.compare`. Their means differ by chance,
-by an effect of each unit, or by a shift. The script prints, in % of the studies, how often an interval (at 95 %) covers
+by an effect of each unit, or by a shift. The script prints, in % of the studies, how often an interval (at 95%) covers
 the true difference and excludes 0, and its mean half-width, for paired units and for runs treated as independent.
 The test in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
 """

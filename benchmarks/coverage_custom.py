@@ -1,8 +1,8 @@
 """Simulate the coverage of intervals of shares by group, and the rejections of their tests, for custom prompts.
 
 Run: ``python benchmarks/coverage_custom.py [--studies 2000]``. Each row draws entire studies of groups with known
-shares. It prints, in % of the studies, how often the interval covers the truth (at 95 %) and the test rejects a true
-hypothesis (at 5 %), for our method and a simpler one: all images pooled, or Student's t over groups.
+shares. It prints, in % of the studies, how often the interval covers the truth (at 95%) and the test rejects a true
+hypothesis (at 5%), for our method and a simpler one: all images pooled, or Student's t over groups.
 """
 
 import argparse

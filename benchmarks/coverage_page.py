@@ -92,7 +92,7 @@ def presence(rng) -> pd.DataFrame:
 
 
 def verdicts(rng) -> pd.DataFrame:
-    """Return ``dalleval_skill_verdicts`` of scenes, 60 % of which are correct for each model."""
+    """Return ``dalleval_skill_verdicts`` of scenes, 60% of which are correct for each model."""
     rows = []
     for model in MODELS:
         for i in range(SCENES):

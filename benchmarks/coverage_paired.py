@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws entire studies
 from a population with known truth. It prints for our method and simpler ones, in % of the same studies, how often each
-interval covers the truth (at 95 %) and a true hypothesis is rejected (at 5 %), and the mean half-width. The tests in
+interval covers the truth (at 95%) and a true hypothesis is rejected (at 5%), and the mean half-width. The tests in
 ``tests/stats/test_stats_coverage_paired.py`` are short versions.
 """
 
@@ -228,7 +228,7 @@ def missing_roles(rng, studies, *, occupations=36, judged=0.7, gap=1.0, runs=6) 
     """Yield the same for the two roles of an occupation, with people that are judged more often the more they match."""
     for _ in range(studies):
         effect = rng.uniform(-0.25, 0.25, occupations)
-        # Low-power roles match in 40 % of images on average, high-power roles in 80 %.
+        # Low-power roles match in 40% of images on average, high-power roles in 80%.
         level = {"female": 0.4, "male": 0.8}
         frames = []
         for s in LISTS:

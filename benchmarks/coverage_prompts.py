@@ -2,9 +2,9 @@
 
 Run: ``python benchmarks/coverage_prompts.py [simulation ...] [--studies 2000]``; takes minutes. Each study draws the
 replies of a simulated service with known probabilities, or the genders of people in pairs of images under two
-conditions, and analyses them like a run. It prints, in % of the intervals (95 %), the coverage for groups and overall,
-and in % of the studies how often p (at 5 %) rejects a true hypothesis. The intervals over all groups are Wilson's for a
-binomial count; their exact coverage with these probabilities and sizes is 94.2 to 95.8 %.
+conditions, and analyses them like a run. It prints, in % of the intervals (95%), the coverage for groups and overall,
+and in % of the studies how often p (at 5%) rejects a true hypothesis. The intervals over all groups are Wilson's for a
+binomial count; their exact coverage with these probabilities and sizes is 94.2 to 95.8%.
 """
 
 import numpy as np

@@ -3,7 +3,7 @@
 Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. Each row draws entire studies: ten
 groups of 60 images with known shares (beta 1.2, 1.2), a judge with errors that differ by group and gender (each 0 to
 twice its mean), and annotations without errors, evenly distributed over groups. It prints, in %, the coverage of the
-95 % interval for both combined, annotations alone and the judge alone. Root mean square errors follow in points, with
+95% interval for both combined, annotations alone and the judge alone. Root mean square errors follow in points, with
 the ratio of both to annotations alone. Rows with "drawn" generalise to other groups.
 
 Rows "as reported" follow a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and

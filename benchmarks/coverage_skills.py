@@ -1,9 +1,9 @@
 """Simulate the coverage of intervals of DALL-Eval's skills and of image quality, compared with simpler methods.
 
 Run: ``python benchmarks/coverage_skills.py [simulation ...] [--studies 2000]``; takes an hour. It prints, in % of the
-same studies, the coverage of intervals (95 %) for:
+same studies, the coverage of intervals (95%) for:
 
-- the true accuracy of a model in a skill, with a detector that recognises some kinds of failure worse than others: our
+- the true accuracy of a model in a skill, with a detector that recognizes some kinds of failure worse than others: our
   interval, and one that assumes the kinds of failure of drawings;
 - FID and KID of normally distributed features: their mean for this number of images (and FID's limit for very many
   images, which the interval is not meant to cover), by our interval and by the spread of halves, treated as independent
@@ -143,12 +143,12 @@ def captioning(rng, studies: int, *, occupations: int, captions: int, words: int
     return {name: _is_covered(values[:, 1:], values[:, 0].mean()).sum() for name, values in rows.items()}
 
 
-# Shares of the three kinds of failure; the detector recognises the second kind badly.
-_MIXES = {"alike": (1 / 3, 1 / 3, 1 / 3), "90 % badly seen": (0.05, 0.9, 0.05), "all badly seen": (0, 1, 0)}
-_MIXES |= {"90 % well seen": (0.9, 0.05, 0.05), "all well seen": (1, 0, 0)}
+# Shares of the three kinds of failure; the detector recognizes the second kind badly.
+_MIXES = {"alike": (1 / 3, 1 / 3, 1 / 3), "90% badly seen": (0.05, 0.9, 0.05), "all badly seen": (0, 1, 0)}
+_MIXES |= {"90% well seen": (0.9, 0.05, 0.05), "all well seen": (1, 0, 0)}
 SIMULATIONS = {
     **{
-        f"skills, {100 * share:g} % right, {name}": (skills, {"share": share, "mix": mix})
+        f"skills, {100 * share:g}% right, {name}": (skills, {"share": share, "mix": mix})
         for name, mix in _MIXES.items()
         for share in (0.05, 0.5, 0.8)
     },

@@ -1,8 +1,8 @@
 """Simulate the coverage of intervals of models' differences, and the false rejections of their test.
 
 Run: ``python benchmarks/coverage_synthesis.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation
-draws entire studies and prints, in % of the studies, how many have an interval; in % of these, the coverage (at 95 %);
-and in % of all, false rejections (at 5 %). It compares our method with a common one: a bootstrap of units with a
+draws entire studies and prints, in % of the studies, how many have an interval; in % of these, the coverage (at 95%);
+and in % of all, false rejections (at 5%). It compares our method with a common one: a bootstrap of units with a
 sign-flip test, for uncorrected values. The tests in ``tests/stats/test_stats_coverage_synthesis.py`` are short
 versions.
 """
@@ -44,9 +44,9 @@ DIFFERENCES = {
     "U-shaped": (lambda rng, n: rng.beta(0.7, 0.9, n), 0.7 / 1.6),
     "of two U-shaped": (lambda rng, n: rng.beta(0.7, 0.9, n) - rng.beta(0.7, 0.9, n), 0.0),
     "exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
-    "of 0/1, 60 and 60 %": (lambda rng, n: (rng.random(n) < 0.6) - 1.0 * (rng.random(n) < 0.6), 0.0),
-    "of 0/1, 90 and 90 %": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.9), 0.0),
-    "of 0/1, 90 and 50 %": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.5), 0.4),
+    "of 0/1, 60 and 60%": (lambda rng, n: (rng.random(n) < 0.6) - 1.0 * (rng.random(n) < 0.6), 0.0),
+    "of 0/1, 90 and 90%": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.9), 0.0),
+    "of 0/1, 90 and 50%": (lambda rng, n: (rng.random(n) < 0.9) - 1.0 * (rng.random(n) < 0.5), 0.4),
 }
 
 

@@ -3,11 +3,11 @@
 Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; takes a few minutes. It prints, in %
 of the same studies:
 
-- the coverage of intervals (95 %) of an object's bias score, with probabilities of the object that vary over triplets
+- the coverage of intervals (95%) of an object's bias score, with probabilities of the object that vary over triplets
   and several occurrences per image: ours, percentiles of resampled triplets, and Wilson's interval of occurrences;
 - the coverage of the mean over triplets of similarities at several seeds: Student's t over triplets, as in tables, and
   percentiles of resampled triplets and seeds;
-- the rejection rate of tests (5 %) for equal genders: labels permuted within triplets, and the plain chi-square;
+- the rejection rate of tests (5%) for equal genders: labels permuted within triplets, and the plain chi-square;
 - how often the card that counts metrics names a gender without a gap: as in the answer, and by counting the intervals
   of metrics, which are correlated.
 """

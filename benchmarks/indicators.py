@@ -99,7 +99,7 @@ def main() -> None:
         totals = [totals[0] + ours, totals[1] + peer]
         print(
             f"{way:24s} biaslab {ours:6.2f} us   loop {peer:6.2f} us   ratio {peer / ours:5.1f} x   "
-            f"names in {100 * name_share:4.1f} %, same label as the loop in {100 * agreement:.1f} %"
+            f"names in {100 * name_share:4.1f}%, same label as the loop in {100 * agreement:.1f}%"
         )
     print(
         f"{'all three':24s} biaslab {totals[0] / 3:6.2f} us   loop {totals[1] / 3:6.2f} us   "

@@ -5,7 +5,7 @@ the ratio from one run. Distances must be equal to 1e-6, and the loop's mean mus
 exact expectation.
 
 The loop samples like the released one (DallEval, ``retrieval/rprecision.py``), with the same calls of PyTorch: for each
-image, its own caption and 99 sampled with replacement from all, without normalised features, five times. The time of
+image, its own caption and 99 sampled with replacement from all, without normalized features, five times. The time of
 ours is the fastest of three runs; the loop runs once.
 """
 
@@ -90,13 +90,13 @@ def main() -> None:
         return r_precision(unit[0] @ unit[1].T).mean()
 
     exact, seconds = min((timed(cosine) for _ in range(3)), key=lambda found: found[1])
-    # Expectation of the loop's samples, for features without normalisation.
+    # Expectation of the loop's samples, for features without normalization.
     expected = ((similarity <= np.diagonal(similarity)[:, None]).mean(axis=1)) ** DISTRACTORS
     error = np.sqrt((expected * (1 - expected)).sum() / options.repeats) / n
     print(
         f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {peer_seconds:6.2f} s   ratio "
-        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f} % exact, the loop draws {100 * loop.mean():.2f} % where "
-        f"{100 * expected.mean():.2f} ± {100 * error:.2f} % are to be expected"
+        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f}% exact, the loop draws {100 * loop.mean():.2f}% where "
+        f"{100 * expected.mean():.2f} ± {100 * error:.2f}% are to be expected"
     )
     if abs(loop.mean() - expected.mean()) > 4 * error:
         raise SystemExit("the loop's mean is not what its draws should give")

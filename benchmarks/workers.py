@@ -115,7 +115,7 @@ def main() -> None:
         print(
             f"{part:12} {n:6,} images: one worker {one_worker:6.1f} s ({n / one_worker:6.1f}/s), two "
             f"{two_workers:6.1f} s ({n / two_workers:6.1f}/s), ratio {one_worker / two_workers:.2f} (goal: 1.7); "
-            f"cached {repeated:.2f} s, {100 * repeated / one_worker:.1f} % (goal: below 3)"
+            f"cached {repeated:.2f} s, {100 * repeated / one_worker:.1f}% (goal: below 3)"
         )
     print(f"Two processors here give {maximum:.2f} times what one does, in processes that share nothing")
     identical = shards[1] == shards[2]

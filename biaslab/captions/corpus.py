@@ -67,7 +67,7 @@ _HASHED_BYTES = 16 * 2**20
 
 
 # Ids consist of file and row, except in datasets whose publishers state that their ids are unique: COYO and DataComp,
-# which are recognised by their columns. LAION's SAMPLE_ID and hash are not unique.
+# which are recognized by their columns. LAION's SAMPLE_ID and hash are not unique.
 _IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
 
 

@@ -1,6 +1,6 @@
 """Gender indicators in captions: words, pronouns, forms of address and first names (paradox, A.5).
 
-Words and pronouns are those of the paper, with the words' plurals. Names are recognised in one of two ways:
+Words and pronouns are those of the paper, with the words' plurals. Names are recognized in one of two ways:
 
 ``gazetteer`` (default) needs capitals. Names are those of gender-guesser; mostly female and mostly male ones count as
 female and male. A name counts
@@ -415,7 +415,7 @@ def agreement(split: str = "test") -> pd.DataFrame:
     descriptions = pd.MultiIndex.from_frame(rows[["against", "capitals", "persons"]]).map(WAYS)
     rows = rows.assign(captions=descriptions, found=rows["target"].map(_TARGETS))
     rows["text"] = [
-        f"{row.value:.1f} % ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "none to count"
+        f"{row.value:.1f}% ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "none to count"
         for row in rows.itertuples()
     ]
     order = pd.MultiIndex.from_frame(rows[["captions", "found"]]).unique()

@@ -114,7 +114,7 @@ class Kernels:
 def environment(workers: int = 1) -> dict[str, str]:
     """Return the environment variables of ``workers`` parallel processes of a run."""
     return {
-        # Large memory pages, if glibc supports them: with small ones encoding and decoding of images takes 30 % longer.
+        # Large memory pages, if glibc supports them: with small ones encoding and decoding of images takes 30% longer.
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         # The cores are divided among processes, unless the user sets the threads of all libraries or of one.
         **threads(user_thread_limit() or (os.cpu_count() or 1) // workers),

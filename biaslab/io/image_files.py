@@ -77,9 +77,9 @@ def is_black(image: np.ndarray) -> bool:
 
 
 def plain_share(image: np.ndarray) -> float:
-    """Return the share of pixels (0–1) of one color in an image ``uint8 (height, width, 3)``; 1 if it is constant.
+    """Return the share of pixels (0–1) of one colour in an image ``uint8 (height, width, 3)``; 1 if it is constant.
 
-    The color is the median of each channel; values up to :data:`DARKEST` from it count as the same. The share is 0 for
+    The colour is the median of each channel; values up to :data:`DARKEST` from it count as the same. The share is 0 for
     images with a side under 16 pixels, which are too small to decide.
     """
     if min(image.shape[:2]) < 16:

@@ -2,7 +2,7 @@
 
 Copies are not independent observations. Among the images of a group with identical decoded pixels, the first by
 ``image_id`` counts; the others have the status ``duplicate``. Black images, which content filters return, have the
-status ``black``. Their other placeholders have the status ``placeholder``: images of one color, and a plain image,
+status ``black``. Their other placeholders have the status ``placeholder``: images of one colour, and a plain image,
 such as a card, that occurs in several groups. Images that are only similar are counted and reported.
 
 Similarity is the Hamming distance of difference hashes (dHash: Krawetz 2013) of 16 x 16 bits.

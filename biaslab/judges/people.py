@@ -49,7 +49,7 @@ each other, or are one above the other, so that left and right are not clear."""
 ROLE_TEXT = "a photo of a/an [OCCUPATION]"
 """The text with which a person is compared to classify roles; ``a/an [OCCUPATION]`` becomes the prompt's phrase."""
 ROLE_THRESHOLD = 0.99
-"""Minimum probability of an order for it to count: a person of neither phrase can slightly favor one order."""
+"""Minimum probability of an order for it to count: a person of neither phrase can slightly favour one order."""
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("probability_female", "n_faces", *BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "answer", "role", "role_p", "boxes")

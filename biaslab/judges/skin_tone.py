@@ -35,7 +35,7 @@ MAX_TONE_DIFFERENCE = 2
 """Photographs: maximum difference in tones between two halves of a face; more indicates mixed light."""
 MIN_SIDE = {hub.DRAWINGS: 4.0, hub.PHOTOGRAPHS: 12.0}
 """Minimum width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, reduced in size, none gains
-or loses its tone at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
+or loses its tone at 12 px, 9 do at 4 px; 87 and 61% of their tones stay the same, all within one."""
 
 _IMAGES_AT_ONCE = 64
 _BOX, _PART = ("x0", "y0", "x1", "y1"), ("first", "last")
@@ -204,7 +204,7 @@ def _masked_median(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 class PixelTones(Judge):
-    """The color of the pixels in a face's box (:func:`face_tones`)."""
+    """The colour of the pixels in a face's box (:func:`face_tones`)."""
 
     prefix, domain = PIXELS, hub.ANY
 

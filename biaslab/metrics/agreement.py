@@ -1,8 +1,8 @@
 """Agreement of human annotators on perceived gender (or any nominal labels), with intervals over items.
 
 Intervals are percentiles of a bootstrap that resamples items, as numbers of each rating pattern. They generalise to
-other images, not to other annotators. In simulations, nominal 95 % intervals cover the truth in 94 to 97 % of datasets
-of 200 or more items (92 % if annotators rarely disagree), 93 to 95 % at 100 and 89 to 93 % at 30.
+other images, not to other annotators. In simulations, nominal 95% intervals cover the truth in 94 to 97% of datasets
+of 200 or more items (92% if annotators rarely disagree), 93 to 95% at 100 and 89 to 93% at 30.
 
 Sources: Cohen 1960, Educational and Psychological Measurement 20, 37–46; Fleiss 1971, Psychological Bulletin 76,
 378–382 (agreeing pairs: equations 1 to 3); Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section B.
@@ -54,7 +54,7 @@ def krippendorff_alpha(
         confidence: Level of the interval, 0–1.
 
     NaN with a reason if no item has two ratings or all ratings are one label. The limits are also NaN if all resamples
-    give the same value, or if more than 5 % of them have one label only. Raises InputError: A rating that is not a
+    give the same value, or if more than 5% of them have one label only. Raises InputError: A rating that is not a
     label, an array that is not 2-D, or a confidence or number of replicates out of range.
     """
     counts, n_annotators = _count_labels(ratings, labels)

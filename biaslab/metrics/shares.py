@@ -24,7 +24,7 @@ def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64
 
 @keep_labels
 def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
-    """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalised counts of N categories along the last axis.
+    """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalized counts of N categories along the last axis.
 
     0 if all are equally frequent, ``2 (N-1) / N**2`` if only one occurs. NaN without images or with a missing count.
     A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_null_mean`. Source: dalleval, section 4.2.4.

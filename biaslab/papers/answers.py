@@ -211,8 +211,8 @@ class Answer:
         if self.uncorrected:
             uncorrected, corrected = formatting.format_number(row[self.uncorrected]), formatting.format_number(value)
             if uncorrected != corrected:
-                unit = self._unit(self.unit, self.value)
-                details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
+                uncorrected = formatting.add_unit(uncorrected, self._unit(self.unit, self.value))
+                details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected}.")
             if stats.correction_dominates(row[self.uncorrected], value):
                 p = 1.0
                 details.append(_OVERCORRECTED)

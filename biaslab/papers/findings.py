@@ -9,7 +9,14 @@ from html import escape
 from math import isfinite, nan
 from typing import Any
 
-from biaslab.schema.formatting import format_count, format_interval, format_number, format_p, format_p_equation
+from biaslab.schema.formatting import (
+    add_unit,
+    format_count,
+    format_interval,
+    format_number,
+    format_p,
+    format_p_equation,
+)
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
@@ -30,7 +37,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class GroupTest:
-    """One of several tests that a counted answer summarises."""
+    """One of several tests that a counted answer summarizes."""
 
     p: float  # Two-sided p (0–1), Holm-adjusted over the tests of the answer; NaN where there is no test.
     side: int = 1  # 1 where the value is above the reference, −1 below it; 1 for a test without a direction.
@@ -130,8 +137,7 @@ class Finding:
             return ""
         limits = format_interval(vars(self))
         n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
-        unit = f" {self.unit}".rstrip()
-        return f"{format_number(self.estimate)}{unit} ({limits}{n})"
+        return f"{add_unit(format_number(self.estimate), self.unit)} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""

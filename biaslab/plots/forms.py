@@ -426,7 +426,7 @@ def stacked(
     names: Mapping[str, str] = {},
     columns: int = 1,
 ) -> Figure:
-    """Plot shares of a total (0–100 %) as stacked bars, in the order of ``styles.names``.
+    """Plot shares of a total (0–100%) as stacked bars, in the order of ``styles.names``.
 
     ``part`` is the column that names the part of a bar, ``counts`` a column whose numbers are written into wide parts.
     """

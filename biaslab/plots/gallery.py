@@ -47,7 +47,7 @@ def gallery(
             :func:`biaslab.judges.people.judge_people`).
         captions: Texts below the images, none or one for each; long ones are cut.
         columns: Images in a row.
-        blur: Whether faces are made unrecognisable, as reports must do with photos of real people. An image without
+        blur: Whether faces are made unrecognizable, as reports must do with photos of real people. An image without
             face detection is blurred as a whole.
     """
     captions = list(captions) or [""] * len(images)
@@ -82,7 +82,7 @@ def gallery(
 
 
 def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: float = 0.2) -> np.ndarray:
-    """Return a copy of an image (``uint8 (height, width, 3)``) in which faces cannot be recognised.
+    """Return a copy of an image (``uint8 (height, width, 3)``) in which faces cannot be recognized.
 
     Each box (x0, y0, x1, y1 in pixels; it may reach beyond the image), widened by ``margin`` of its size on all sides,
     is replaced by at most six by six averages of at least three by three pixels, smoothed.

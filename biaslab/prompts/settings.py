@@ -25,7 +25,7 @@ class CustomDesign(Group):
     )
     benchmark_file: Folder = field(
         "",
-        "File of benchmark shares, such as labor statistics: `group`, `percent_female`, and optionally `n`, their "
+        "File of benchmark shares, such as labour statistics: `group`, `percent_female`, and optionally `n`, their "
         "sample sizes. Empty: 50% female.",
     )
     partial_benchmark: bool = field(

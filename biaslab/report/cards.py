@@ -159,7 +159,7 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
         line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
         line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
         if _float(row["changes_verdict"]) == 1:
-            balanced = f"{float(row['balanced']):g}{' %' if row['unit'] == '%' else ''}"
+            balanced = f"{float(row['balanced']):g}{'%' if row['unit'] == '%' else ''}"
             both_rows = reference_row, row
             verdicts = (f"{_VERDICTS[r['verdict']].format(balanced)} by {r['judge']}" for r in both_rows)
             line["change"] = " and ".join(verdicts)
@@ -172,24 +172,24 @@ def _key(row: dict[str, str]) -> tuple[str, str, str]:
 
 
 def _value(row: dict[str, str]) -> str:
-    """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people), as judged``."""
+    """Return a headline by a judge in words: ``45.0% (25.9 to 65.7; n = 20 people), as judged``."""
     estimate = _float(row["estimate"])
     if estimate is None or not isfinite(estimate):
         return "no estimate"
     limits = {end: float(row[end] or "nan") for end in ("ci_low", "ci_high")}
     n = formatting.format_count(float(row["n"]), "person", "people")
-    value = f"{formatting.format_number(estimate)} {row['unit']}"
+    value = formatting.add_unit(formatting.format_number(estimate), row["unit"])
     return f"{value} ({formatting.format_interval(limits)}; n = {n}), as judged"
 
 
 def _agreement(row: dict[str, str]) -> str:
-    """Return the agreement of two judges in words: ``93 % (kappa 0.85; n = 30 people)``."""
+    """Return the agreement of two judges in words: ``93% (kappa 0.85; n = 30 people)``."""
     n, kappa = float(row["n"]), _float(row["kappa"])
     if not n:
         return "no person is classified by both"
     about = f"n = {formatting.format_count(n, 'person', 'people')}"
     about = f"kappa {kappa:.2f}; {about}" if kappa is not None and isfinite(kappa) else about
-    return f"{float(row['percent']):.0f} % ({about})"
+    return f"{float(row['percent']):.0f}% ({about})"
 
 
 def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from biaslab.schema.formatting import format_number
+from biaslab.schema.formatting import add_unit, format_number
 
 
 def number(value: object) -> float | None:
@@ -87,5 +87,5 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
         "benchmark": place(benchmark),
         "value": value,
         "interval": interval,
-        "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{comparisons})".replace("  ", " "),
+        "said": f"{row.get('name') or 'estimate'}: {add_unit(value, unit)} ({interval}{comparisons})",
     }

@@ -274,7 +274,7 @@ def _describe_margins(requests: Iterable[ImageRequest], confidence: float) -> li
             widths = (stats.Design(1, 1, size, 100, clusters_random=False).half_width(confidence) for size in ends)
             sizes = f"{format_range(*reversed(ends), '{:,}')} image{'s' * (ends[0] > 1)}"
             lines[request.kind] = f"  {names[request.kind]:<32}{sizes:>20}  ±{format_range(*widths, '{:.1f}')} points"
-    heading = f"Expected margin of error ({format_level(confidence)}) of a share of 50 % over the images of one prompt:"
+    heading = f"Expected margin of error ({format_level(confidence)}) of a share of 50% over the images of one prompt:"
     return [heading, *lines.values(), _AFTER] if lines else []
 
 

@@ -133,7 +133,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     yield from _table(headline_plans, confidence, sorted({*_POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         percents = zip(parts["part"], parts["percent"], strict=True)
-        shares = ", ".join(f"{words.get(part, part)} {percent:.0f} %" for part, percent in percents if percent > 0)
+        shares = ", ".join(f"{words.get(part, part)} {percent:.0f}%" for part, percent in percents if percent > 0)
         yield f"Variance of {measure} of {model}: {shares or 'none'}."
     if not sizes:
         yield from problems

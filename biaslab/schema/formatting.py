@@ -59,9 +59,14 @@ def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
     return up if low > 1e-9 else down if high < -1e-9 else neither
 
 
+def add_unit(text: str, unit: str) -> str:
+    """Return a number's text with its unit: ``45%``, ``3 points``; without a unit, the text."""
+    return f"{text}%" if unit == "%" else f"{text} {unit}".rstrip()
+
+
 def format_level(confidence: float) -> str:
-    """Return a level of confidence (0–1) as ``95 %``."""
-    return f"{100 * confidence:g} %"
+    """Return a level of confidence (0–1) as ``95%``."""
+    return f"{100 * confidence:g}%"
 
 
 def format_count(n: float, singular: str, plural: str) -> str:

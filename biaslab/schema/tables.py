@@ -20,6 +20,7 @@ from biaslab import plugins
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.io import cells, delimited, reading
 from biaslab.schema import old_names
+from biaslab.schema.formatting import add_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,7 +324,7 @@ def _numbers(series: pd.Series, column: Column, where: str, finite: bool) -> pd.
     clipped = values.clip(column.low, column.high)
     outside = is_beyond & ~np.isclose(values, clipped, rtol=1e-10, atol=1e-10)
     if outside.any():
-        allowed = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
+        allowed = add_unit(f"{column.low:g} to {column.high:g}", column.unit)
         raise InputError(
             f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
             f"{allowed}."

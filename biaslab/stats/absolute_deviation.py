@@ -94,7 +94,7 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     row, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
     (bins - 1) / bins², and NaN where few images make the bias exceed :data:`MAX_BIAS_SHARE` of that.
 
-    A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
+    A nominal 95% interval covers at least 94% (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
     """
     counts, units = checks.align((0,), counts=counts, units=units)
@@ -151,7 +151,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     are so large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean`
     is the null expectation of a single difference.
 
-    A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
+    A nominal 95% interval covers 93% or more, and p is below 0.05 in 5 to 6% of studies without any difference
     (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
     """
     difference, error = checks.broadcast(difference=difference, error=error)
@@ -295,7 +295,7 @@ def folded_means(
     triangle inequality, the value exceeds the truth by at most the value of the noise alone. The lower limit is
     therefore the value minus the quantile that random signs exceed with probability 1 - ``confidence``.
 
-    A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
+    A nominal 95% interval covers 95 to 100% (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
     ``replicates``, ``seed`` or ``confidence`` out of range.
     """
     values = checks.check_numbers(values, "values")
@@ -361,7 +361,7 @@ def corrected_shares(
     share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
     ``n_sensitivity`` and ``n_specificity`` are the numbers of reference images the two were measured on; the interval
     includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. A nominal
-    95 % interval covers 94.5–98.7 %.
+    95% interval covers 94.5–98.7%.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
     113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not

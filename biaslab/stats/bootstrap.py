@@ -71,7 +71,7 @@ def hierarchical_bootstrap(
         statistic: Takes shares 0–1 of shape (..., groups, cells), NaN for cells without images, and returns (...) or
             (..., k).
         replicates: Number of replicates, two for each resample of the occupations. At 10 000 the relative error of the
-            standard error is 1–3 %.
+            standard error is 1–3%.
         seed: Seed of the standard error; the bias always uses the same random numbers.
         confidence: Level of the interval, 0–1.
         fixed: Whether the interval is for these occupations only, and not for a population of occupations.
@@ -90,10 +90,10 @@ def hierarchical_bootstrap(
     twice, as q and q'. Then f(a) + f(b) - f(q) is the corrected estimate of that study, up to the noise of q. The
     covariance of the two versions over the resamples is its variance without that noise.
 
-    Nominal 95 % intervals cover 94.0–97.3 % for mean shares, changes and all definitions of amplification
+    Nominal 95% intervals cover 94.0–97.3% for mean shares, changes and all definitions of amplification
     (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images per cell). It fails where **all
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
-    images, and the interval contains 0 in only 5 % of studies. Use :func:`chi_square` to test whether shares differ.
+    images, and the interval contains 0 in only 5% of studies. Use :func:`chi_square` to test whether shares differ.
     Raises InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
     statistic of another shape, or a sampling design for other cells.
     """

@@ -72,8 +72,8 @@ def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
 
     ``count`` of ``n`` people are one row per image. The effective sample size is the number of people divided by
     :func:`design_effect`. ``n`` of the result counts people. With one person per image this is
-    :func:`biaslab.stats.wilson_interval`. A nominal 95 % interval of shares from 0.2 to 0.8 covers 93–98 % with 10 or
-    more images of 1 to 4 people (``benchmarks/coverage_custom.py``), and down to 90 % of a share of 0.05 where four
+    :func:`biaslab.stats.wilson_interval`. A nominal 95% interval of shares from 0.2 to 0.8 covers 93–98% with 10 or
+    more images of 1 to 4 people (``benchmarks/coverage_custom.py``), and down to 90% of a share of 0.05 where four
     people match in half of the images. Raises InputError: As :func:`design_effect`.
     """
     count, n = checks.check_counts(count, n)

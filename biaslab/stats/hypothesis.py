@@ -129,7 +129,7 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
     The limits are the wider of Student's t and of Hall's t, which is corrected for skewness. p is the level at which
     they reach 0, and never below the smallest p of a sign-flip test. Both are missing if fewer than :func:`min_units`
     differences are not 0, or if all are the same. For several ``lists`` the mean of their means is tested, as if they
-    were fully dependent. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, also of exponential ones.
+    were fully dependent. A nominal 95% interval of 6 to 62 differences covers 94.2–98%, also of exponential ones.
 
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
     number of axes, or a confidence that is not between 0 and 1.
@@ -233,7 +233,7 @@ def min_units(level: float = 0.05, test: str = "sign") -> int:
     """Return the minimum number of units (occupations, prompts, people, …) for a test at a ``level`` (0–1).
 
     ``test`` is one of :data:`TESTS`. ``sign``: with fewer units no outcome of a sign-flip test reaches the level: 6 at
-    5 %, 8 at 1 %. ``t``: 5 at any level, which Student's t test can always reach; with fewer units the result depends
+    5%, 8 at 1%. ``t``: 5 at any level, which Student's t test can always reach; with fewer units the result depends
     on its assumption of normal means. Raises UnknownNameError: Another test.
     """
     checks.one_of(test, TESTS, "test")

@@ -61,7 +61,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, that broadcast. The limits are shares 0–1 of that shape; n = 0
-    or NaN gives NaN. A nominal 95 % interval covers 95.0–95.6 % averaged over all true shares, and down to 91.6 % at
+    or NaN gives NaN. A nominal 95% interval covers 95.0–95.6% averaged over all true shares, and down to 91.6% at
     single ones from 0.05 to 0.95. Raises InputError: Counts above n or fractions.
     """
     count, n = checks.check_counts(count, n)
@@ -162,8 +162,8 @@ def mean_interval(
 
     One value gives NaN limits, no values give NaN throughout. ``skip_nan`` leaves out NaN. ``clusters`` is the image of
     each value, if values share images. The error is then that of :func:`clustered_error`, with one degree of freedom
-    fewer than images, and the limits are NaN for a single image. A nominal 95 % interval of 5 to 62 values covers
-    93.3–95.1 %, and of exponential ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``, or another
+    fewer than images, and the limits are NaN for a single image. A nominal 95% interval of 5 to 62 values covers
+    93.3–95.1%, and of exponential ones only 88.4–93.2%. Raises InputError: NaN without ``skip_nan``, or another
     number of axes.
     """
     values, clusters = checks.align((0,), values=values, clusters=clusters)
@@ -268,7 +268,7 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Stan
     max(B - E, 0) (Searle, Casella and McCulloch 1992, chapter 4). If too few pairs are sampled to estimate E, E is 0
     and the error is its upper bound.
 
-    A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities per list
+    A nominal 95% interval covers 94.6–98.2% of means over 10 or 20 identities per list
     (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
     rows, cells = checks.align((0,), rows=rows, cells=cells)
@@ -326,7 +326,7 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, eff
     Strata without images are left out. Limits are Wilson's at the effective sample size given by the variance. The
     variance of a stratum is evaluated at ``(count + 1) / (n + 2)``, so it is positive for one image, too. ``n`` of the
     result counts images. Where ``n`` counts people who share images, ``effect`` is their
-    :func:`biaslab.stats.design_effect`, by which counts and n are divided. A nominal 95 % interval covers 94.6 to 99.8
+    :func:`biaslab.stats.design_effect`, by which counts and n are divided. A nominal 95% interval covers 94.6 to 99.8
     % of means over 3 to 20 strata of 1 to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts
     above n, fractions, or shapes that do not broadcast.
     """

@@ -137,7 +137,7 @@ def _table(n: int, center: float) -> NDArray[np.float64]:
     if error == 0:
         return deviations  # at 0 or 1 the plain deviation has no kink between 0 and 1, and no bias
     if n > SOLVED_UP_TO:
-        # In units of the standard error the correction hardly changes: the worst bias stays within 7 % of the best.
+        # In units of the standard error the correction hardly changes: the worst bias stays within 7% of the best.
         offsets = np.arange(SOLVED_UP_TO + 1) / SOLVED_UP_TO - center
         unit = np.sqrt(center * (1 - center) / SOLVED_UP_TO)
         correction = (_table(SOLVED_UP_TO, center) - np.abs(offsets)) / unit

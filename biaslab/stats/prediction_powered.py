@@ -20,7 +20,7 @@ from biaslab.stats.intervals import Estimate, StandardError, clustered_share_int
 
 MIN_ANNOTATIONS = 5
 """Minimum number of annotated images with a person labelled female or male, for an estimate by annotations."""
-# Number of errors added to the observed ones: of 20 annotations without any error, up to 14 % may be wrong.
+# Number of errors added to the observed ones: of 20 annotations without any error, up to 14% may be wrong.
 _PRIOR_ERRORS = 1.0
 
 

@@ -71,7 +71,7 @@ class Study:
             (images are generated and judged here, with the models and captions that ``model`` and ``settings`` name),
             the name of a model from an installed package (the same with that model and its own settings), or a
             folder with measured tables, such as another run's.
-        model: The model to analyze, or ``all`` models of the source. Where images are generated, the model that
+        model: The model to analyse, or ``all`` models of the source. Where images are generated, the model that
             generates them: a folder or a hub name, or ``all`` for the model that the source names.
         annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
@@ -364,7 +364,7 @@ class Study:
             model_shown: One of :attr:`pipelines`, whose images it shows; with several pipelines, titles name it.
             main: Whether the report's first page shows it.
             facts: Values for the names in braces in the text, in addition to ``level`` (that of intervals, such as
-                ``95 %``); ``title`` and ``caption`` of a figure of your own.
+                ``95%``); ``title`` and ``caption`` of a figure of your own.
 
         Raises:
             ParameterError: The name has other characters, or a value for the text is missing.

@@ -312,7 +312,7 @@ def test_maps_are_kept_in_256_levels_on_64_places_at_most():
     # A map that is the same everywhere marks nothing.
     masks = word_masks(made.maps, 96, 128)
     assert (masks.shape, masks[1].any(), masks.dtype) == ((2, 96, 128), False, bool)
-    # A ramp is above 0.35 in the last 65 % of its columns.
+    # A ramp is above 0.35 in the last 65% of its columns.
     assert abs(masks[0].mean() - 0.65) <= 0.01
     assert (masks[0] == (np.arange(128) >= 128 - masks[0, 0].sum())).all()
 

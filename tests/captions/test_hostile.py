@@ -47,7 +47,7 @@ SCRIPTS = [
     "</textarea></title></noscript><template>",
     "&lt;script&gt;window.hacked=10&lt;/script&gt;",
     "&#60;script&#62;window.hacked=11&#60;/script&#62;",
-    "{{ self.__init__.__globals__ }} {% raw %} ${7*7} <%= 1 %>",
+    "{{ self.__init__.__globals__ }} {% raw %} ${7*7} <%= 1%>",
     "# heading\n---\n[x](javascript:window.hacked=12) ![y](https://example.org/y.png) `code` $\\frac{1}{$ $$",
     "<details open ontoggle=window.hacked=13>",
 ]

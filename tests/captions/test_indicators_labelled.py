@@ -55,7 +55,7 @@ def written(
 
 
 def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "label") -> pd.DataFrame:
-    """Return precision and recall of the gender indicators in %, with 95 % intervals, and count of n captions or names.
+    """Return precision and recall of the gender indicators in %, with 95% intervals, and count of n captions or names.
 
     Targets are ``any`` (an indicator of either gender), ``female`` and ``male`` (a caption with both has each), and
     ``name``: a name is right where a labelled one of the same gender overlaps it.
@@ -178,7 +178,7 @@ def test_what_was_measured_is_measured_again(root):
 def test_the_rule_is_as_good_as_was_said():
     rows = error_rates()
     rows = rows.set_index(["split", "against", "capitals", "persons", "target", "statistic"]).sort_index()
-    # With capitals and names: at least 94 of 100 names found are right, at least 3 of 4 are found (95 % limits).
+    # With capitals and names: at least 94 of 100 names found are right, at least 3 of 4 are found (95% limits).
     name = rows.loc[("test", "label", "sentence", True, "name")]
     assert name.loc["precision", "ci_low"] > 94 and name.loc["recall", "ci_low"] > 75
     for capitals in CAPITALS:
@@ -190,7 +190,7 @@ def test_the_rule_is_as_good_as_was_said():
     assert shown.columns.tolist() == ["captions", "found", "precision", "recall"]
     assert len(shown) == 6 * 4 + 3
     cell = shown.query("captions == 'with names and capitals' and found == \"persons' names\"").iloc[0]
-    assert cell["precision"].endswith(f", n = {name.loc['precision', 'n']}") and " % (" in cell["recall"]
+    assert cell["precision"].endswith(f", n = {name.loc['precision', 'n']}") and "% (" in cell["recall"]
     assert shown["precision"].eq("none to count").sum() == 4
     with pytest.raises(ParameterError, match="split is 'all'"):
         rule.agreement("all")

@@ -129,7 +129,7 @@ def test_samples_do_not_depend_on_order_batches_parts_or_other_terms(texts):
 def test_samples_are_uniform():
     # 20 captions, 4 drawn under each of 50 seeds: each caption is expected 10 times, with variance 50 * 0.2 * 0.8 = 8,
     # and sum((count - 10)^2) / 8 * 19 / 20 is chi-squared with 19 degrees of freedom: below 43.8 with probability
-    # 99.9 %.
+    # 99.9%.
     corpus = InMemory(["a nurse"] * 20, size=20)
     counts = np.zeros(20)
     for seed in range(50):

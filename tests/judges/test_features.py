@@ -66,7 +66,7 @@ def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
     found = FeaturesJudge(str(tmp_path), CPU)
     # Sixteen places of 8 pixels, and before them the class token, which is the vector.
     assert places(found, images).shape == (4, 17, 16)
-    # Resizing differs by at most one level of 255, which layer normalisation makes a little larger.
+    # Resizing differs by at most one level of 255, which layer normalization makes a little larger.
     assert cosines(places(found, images), inside).min() > 0.999
     assert cosines(found.embed(images), inside[:, 0]).min() > 0.999
     # 37 x 37 is not resized: then nothing is rounded otherwise than by Pillow.

@@ -1,4 +1,4 @@
-"""Galleries: what is drawn where, in which words and colours; faces that nobody can recognise."""
+"""Galleries: what is drawn where, in which words and colours; faces that nobody can recognize."""
 
 import numpy as np
 import pandas as pd

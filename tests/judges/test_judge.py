@@ -94,7 +94,7 @@ def test_outcomes_count_what_never_occurs_and_every_image():
     assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
     assert found.loc[("nurse", "judged"), "percent"] == 75
     assert found.loc[("pilot", "blocked"), ["n", "percent"]].tolist() == [0, 0]
-    # Wilson, 3 of 4 at 95 %, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
+    # Wilson, 3 of 4 at 95%, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
     assert found.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
     assert found.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
 

@@ -220,7 +220,7 @@ def test_judge_people_every_face_is_a_person(run):
     by_case = {name: rows["status"].tolist() for name, rows in found.groupby("image_id")}
     assert by_case["case-3"] == ["judged"] * 3 and by_case["case-1"] == ["no_face"]
     assert by_case["extra-0"] == ["unreadable"]
-    # Also where faces overlap, each is judged in its own columns: from left to right 95 and 5 %.
+    # Also where faces overlap, each is judged in its own columns: from left to right 95 and 5%.
     crowd = found[found["image_id"] == "case-5"]
     assert crowd["position"].tolist() == [1, 2] and crowd["gender"].tolist() == ["female", "male"]
     assert "overlapping" not in found["status"].tolist()

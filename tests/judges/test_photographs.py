@@ -103,8 +103,8 @@ def test_measurements_are_counts_that_add_up(role, name):
 
 def test_error_of_a_measured_judge_is_stated_by_group():
     text = photographs.describe_error("gender", DLIB)
-    # Wilson's interval of 56 of 57: 90.7 to 99.7 %.
-    assert "`dlib` agreed with both annotators about 56 of the 57 people that it classified (98 %, 95 % CI 91" in text
+    # Wilson's interval of 56 of 57: 90.7 to 99.7%.
+    assert "`dlib` agreed with both annotators about 56 of the 57 people that it classified (98%, 95% CI 91" in text
     assert "of 61 labelled photorealistic portraits" in text
     assert "Errors by group: perceived as female 0 of 31, male 1 of 26; skin light 0 of 27" in text
     assert "Unclassified people: perceived as female 2 of 33, male 2 of 28; skin light 2 of 29" in text

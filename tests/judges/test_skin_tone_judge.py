@@ -91,7 +91,7 @@ def test_rendered_faces_show_their_tone(rendered):
     images, boxes, of, tones = rendered
     found = face_tones(images, boxes, of)
     off = (found["tone"] - tones).dropna()
-    # On 2,000 other faces: 66 % exact, 95.7 % within one. The lit colour itself, read without error, gives 69
+    # On 2,000 other faces: 66% exact, 95.7% within one. The lit colour itself, read without error, gives 69
     # and 95.4: the light, not the reading, is what remains.
     assert (off == 0).mean() > 0.60 and (off.abs() <= 1).mean() > 0.93
     assert abs(off.mean()) < 0.25 and len(off) > 0.98 * len(tones)

@@ -102,7 +102,7 @@ def test_interval_equals_a_bootstrap_that_redraws_items(measure):
     rng = np.random.default_rng(99)
     redrawn = [compute(ratings[rng.integers(0, 150, size=150)], 1).value for _ in range(500)]
     result = compute(ratings, 20_000)
-    # A 2.5 % quantile of 500 draws has a standard error of about 0.12 standard deviations; allow three.
+    # A 2.5% quantile of 500 draws has a standard error of about 0.12 standard deviations; allow three.
     tolerance = 3 * 0.12 * np.std(redrawn)
     assert [result.ci_low, result.ci_high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]), abs=tolerance)
 
@@ -164,7 +164,7 @@ def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
 
 
 def test_too_many_undefined_resamples_leave_no_interval():
-    # one disputed item of 20: (19/20)^20 = 36 % of resamples miss it and hold one label
+    # one disputed item of 20: (19/20)^20 = 36% of resamples miss it and hold one label
     ratings = [["male", "male"]] * 19 + [["male", "female"]]
     result = krippendorff_alpha(ratings, seed=0, replicates=4_000)
     assert np.isfinite(result.value)

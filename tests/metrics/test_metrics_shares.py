@@ -57,7 +57,7 @@ def test_mean_absolute_difference_of_table_22_runs_over_all_15_attributes():
 
 
 def test_score_and_percent_are_two_views_of_one_number():
-    # paired, table 11: sheriff (male) 66.67 % -> -33.33, 12.5 % -> 75; nurse (female) 77.5 % -> 55
+    # paired, table 11: sheriff (male) 66.67% -> -33.33, 12.5% -> 75; nurse (female) 77.5% -> 55
     np.testing.assert_allclose(
         stereotype_score_from_percent([66.67, 12.5, 77.5], ["male", "male", "female"]), [-33.34, 75, 55]
     )

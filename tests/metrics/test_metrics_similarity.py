@@ -152,7 +152,7 @@ def test_bias_score_is_a_ratio_of_rates_for_prompt_sets_of_unequal_size():
 
 def test_intersection_ratio_reproduces_table_13():
     # triplets, tables 12 and 13, GCC: 155 explicitly guided objects, 1059 implicitly guided. 119 in common
-    # give the printed 76.77 % of the first and 11.24 % of the second.
+    # give the printed 76.77% of the first and 11.24% of the second.
     explicitly, implicitly = range(155), range(155 - 119, 155 - 119 + 1059)
     assert round(intersection_ratio(explicitly, implicitly), 2) == 76.77
     assert round(intersection_ratio(implicitly, explicitly), 2) == 11.24

@@ -28,8 +28,8 @@ def told(monkeypatch):
 
 @pytest.mark.usefixtures("told")
 def test_facts_stand_where_a_text_names_them_and_a_missing_one_is_named():
-    facts = {"model": "SD", "level": "95 %", "n": 1200, "unused": 1}
-    assert texts.of_figure("paired_told", facts) == ("Of SD", "Bars: 95 % intervals; 1,200 images.")
+    facts = {"model": "SD", "level": "95%", "n": 1200, "unused": 1}
+    assert texts.of_figure("paired_told", facts) == ("Of SD", "Bars: 95% intervals; 1,200 images.")
     with pytest.raises(ParameterError, match="paired_told names 'level'"):
         texts.of_figure("paired_told", {"model": "SD", "n": 1})
     with pytest.raises(UnknownNameError, match="Did you mean 'paired_told'"):
@@ -45,7 +45,7 @@ def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
     study.show("paired_sd", drawn, text="paired_told", confidence=0.9, model="SD", n=3)
     (record,) = study._records["figures"]
     assert (record["name"], record["title"]) == ("paired_sd", "Of SD")
-    assert record["caption"] == record["alt"] == "Bars: 90 % intervals; 3 images."
+    assert record["caption"] == record["alt"] == "Bars: 90% intervals; 3 images."
     for name, error in (("paired told", ParameterError), ("paired_other", UnknownNameError)):
         with pytest.raises(error):
             study.show(name, drawn)

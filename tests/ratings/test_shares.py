@@ -95,7 +95,7 @@ def test_shares_keep_their_values_and_n(write):
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
     assert rated.outcomes["n_images"].isna().all() and (rated.outcomes["reason"] == "").all()
     tables.check(rated.percent_female, "paradox_percent_female")
-    # Of 97.5 and 0 %: nobody knows who is undecided.
+    # Of 97.5 and 0%: nobody knows who is undecided.
     means = rating.shares(rated).set_index(["source", "answer"])["percent"]["generated"]
     assert means.to_dict() == pytest.approx({"female": 48.75, "male": 51.25})
     none = shares.read(write(f"{SHARE_HEAD}nurse,training,0,9\nnurse,generated,0,9\n"))
@@ -303,4 +303,4 @@ def test_generated_images_alone_lead_with_their_shares(write):
     (finding,) = answer.findings(rows)
     assert finding.question == "What share of generated images is perceived as female?"
     # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.
-    assert finding.estimate == pytest.approx(25) and "male 25.0 %, undecided 50.0 %" in finding.answer
+    assert finding.estimate == pytest.approx(25) and "male 25.0%, undecided 50.0%" in finding.answer

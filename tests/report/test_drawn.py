@@ -59,7 +59,7 @@ def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and
     ]
     assert [p["marks"] for p in nurse["pictures"]] == [["f"]] * 6 + [["u"], ["m"]]
     assert [p["marks"] for p in pilot["pictures"]] == [["f"], ["m"]]
-    # Wilson's interval of 9 of 11 at 95 %: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
+    # Wilson's interval of 9 of 11 at 95%: (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
     assert nurse["share"] == pytest.approx(
         {"percent": 81.8182, "low": 52.302, "high": 94.864, "n": 11, "unclear": 1}, abs=1e-3
     )
@@ -156,7 +156,7 @@ def test_a_run_shows_what_was_drawn_after_its_findings(tmp_path, nurses_and_pilo
     first = page.main.section.find_next_sibling("section")
     assert first["id"] == "drawn" and len(first("img")) == 10
     assert [b.get_text() for b in first.select(".whom b")] == ["nurse", "pilot"]
-    assert "82 % female (52 to 95) of 11 judged; 1 unclear" in first.get_text(" ", strip=True)
+    assert "82% female (52 to 95) of 11 judged; 1 unclear" in first.get_text(" ", strip=True)
     assert first.h3.a["href"] == "pictures/model-1.html"
 
 

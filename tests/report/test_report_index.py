@@ -146,11 +146,11 @@ def test_page_states_its_false_discovery_rate(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
     first = "This report has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
     assert said.startswith(
-        first + "significant at a false discovery rate of 5 %. The 9 on printed values are adjusted apart"
+        first + "significant at a false discovery rate of 5%. The 9 on printed values are adjusted apart"
     )
     assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
     assert (
-        "Of 60 further tests, each at its own level of 5 % and not adjusted across the report, 25 are significant."
+        "Of 60 further tests, each at its own level of 5% and not adjusted across the report, 25 are significant."
         in said
     )
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
@@ -163,7 +163,7 @@ def test_page_with_one_headline_question_names_no_adjustment(tmp_path, significa
     counts = {"alpha": 0.05, "headlines": 1, "significant": significant} | others
     page = _minimal(tmp_path, findings=_findings({}), verdicts=counts)
     text = " ".join(page.find(class_="together").get_text().split())
-    assert text.startswith(f"This report has one headline question; its test {verb} at a level of 5 %.")
+    assert text.startswith(f"This report has one headline question; its test {verb} at a level of 5%.")
 
 
 def _findings(*cards):
@@ -295,7 +295,7 @@ def test_card_shows_the_headline_by_another_judge_with_its_agreement(tmp_path):
     page = _judged_page(tmp_path)
     line = page.article.find(class_="judge")
     assert line.get_text() == (
-        "By b: 65.0 % (54.0 to 75.0; n = 75 people), as judged. Agreement with a: 93 % (kappa 0.85; n = 72 people)."
+        "By b: 65.0% (54.0 to 75.0; n = 75 people), as judged. Agreement with a: 93% (kappa 0.85; n = 72 people)."
     )
     assert page.find(id=line.a["href"].removeprefix("#")) is not None
     assert len(page.article(class_="judge")) == 1 and not page(class_="change")
@@ -304,7 +304,7 @@ def test_card_shows_the_headline_by_another_judge_with_its_agreement(tmp_path):
 def test_card_marks_a_verdict_that_changes_with_the_judge(tmp_path):
     page = _judged_page(tmp_path, estimate=52, low=41, high=62, verdict="not_significant", changes=1)
     assert page.article.find(class_="change").get_text() == (
-        "The verdict changes with the judge: above 50 % by a and not significantly different from 50 % by b."
+        "The verdict changes with the judge: above 50% by a and not significantly different from 50% by b."
     )
 
 

@@ -127,7 +127,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
     estimates = pd.read_csv(tmp_path / "eye/tables/precision_estimates.csv").query("group == 'all'")
     judge, both = (estimates.set_index("estimator").loc[name] for name in ("judge", "both"))
-    # 60 % are women; a third of them are called male.
+    # 60% are women; a third of them are called male.
     assert judge["estimate"] < 45 and both["ci_low"] < 60 < both["ci_high"]
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answer_shares.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]

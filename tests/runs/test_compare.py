@@ -161,7 +161,7 @@ def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
         change(two_runs, name, notebook_defaults={"paradox/4_baseline": {"confidence": 0.9}})
     record, _ = compared(two_runs)
     assert not any("confidence" in text for text in record["limits"])
-    # Of two differences at 90 % so many would exclude 0 by chance.
+    # Of two differences at 90% so many would exclude 0 by chance.
     assert "1 of 2 differences exclude 0; by chance 0.2 would." in [f["answer"] for f in record["findings"]]
     assert compared(two_runs, "compared_tables")[1]["by chance"].tolist() == [pytest.approx(0.2)]
     change(two_runs, "two", parameters={"confidence": 0.5})

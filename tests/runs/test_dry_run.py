@@ -238,7 +238,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     assert {"custom", "social", "skills"} == {one.kind for one in found}
     head, custom, dalleval, _ = dry_run._describe_margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
-    assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
+    assert head == "Expected margin of error (95%) of a share of 50% over the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
     assert custom.split() == f"custom prompts 10 to 40 images ±{each} points".split()
     # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.

@@ -70,7 +70,7 @@ def test_describe_people_many_unclear_people_doubt_photographs():
     one = drawn(*["female"] * 12)
     unclear = one._replace(people=one.people.assign(status=["uncertain"] * 9 + ["judged"] * 3))
     assert generated_images.describe_people([unclear], "dlib") == [
-        "m: the gender classifier `dlib` is unsure of 75 % of 12 people, and of 7 % in labelled photographs. The "
+        "m: the gender classifier `dlib` is unsure of 75% of 12 people, and of 7% in labelled photographs. The "
         "images may be drawings, for which it was not trained."
     ]
     # Of a classifier that was not measured, and of 1 of 12 people, nothing can be said.

@@ -148,7 +148,7 @@ def test_what_its_notebooks_save_and_show_is_declared(install):
     declared = tables.schema("guest_shades")
     # A column of its own, one that papers share, and one of this table.
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
-    assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
+    assert texts.of_figure("guest_shades", {"level": "95%"}) == ("Shades", "Bars with 95% intervals.")
     # It counts for what was computed earlier.
     before = resume.declarations_digest()
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")

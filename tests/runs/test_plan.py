@@ -37,10 +37,10 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     assert cli.main(["plan", "first", "--outputs", str(tmp_path / "outputs"), "--precision", "20"]) == 0
     out = capsys.readouterr().out
     rows = [re.split(r" {2,}", row) for row in out.splitlines()]
-    # Over groups as strata_mean has it: shares 0.8 and 0.3 of 20 images, within 2 % of a variance.
+    # Over groups as strata_mean has it: shares 0.8 and 0.3 of 20 images, within 2% of a variance.
     found = stats.strata_mean([16, 6], [20, 20])
     assert (
-        rows[0][0] == "half-widths (95 %)"
+        rows[0][0] == "half-widths (95%)"
         and rows[1][0] == "share perceived as female of m (%)"
         and rows[1][2:4] == ["10", "40"]
     )
@@ -57,7 +57,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     assert out.splitlines()[-1] == command
     # Images of a prompt vary by (0.09 + 0.21 + 0 + 0.24) / 4 x 10 / 9 = 0.15; prompts 10 (0.02 + 0.18) / 2 = 1, that is
     # by (1 - 0.15) / 10 = 0.085 about their group, and half of that about the mean of just two: 0.0425 of 0.1925.
-    assert "Variance of share perceived as female of m: wording 22 %, seed 78 %.\n" in out
+    assert "Variance of share perceived as female of m: wording 22%, seed 78%.\n" in out
 
 
 def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):

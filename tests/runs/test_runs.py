@@ -46,7 +46,7 @@ study.save("paradox_percent_female", pd.DataFrame(rows))
 fig, ax = plt.subplots(); ax.plot([0, 1])
 texts.figures()["paradox_line"] = dict(title="A line", caption="From 0 to 1.")
 study.show("paradox_line_OCC", fig, text="paradox_line", main=True)
-study.report_findings(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
+study.report_findings(Finding("How many women?", f"OCC: {share + seed}%."), main=True)
 """
 
 
@@ -113,8 +113,8 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
         executed = json.loads((folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))
         assert any(c.get("outputs") for c in executed["cells"])
         assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
-    assert "ceo: 28.0 %." in (folder / "index.html").read_text(encoding="utf-8")
-    assert [f["answer"] for f in record["findings"]] == ["ceo: 28.0 %.", "nurse: 28.0 %."]
+    assert "ceo: 28.0%." in (folder / "index.html").read_text(encoding="utf-8")
+    assert [f["answer"] for f in record["findings"]] == ["ceo: 28.0%.", "nurse: 28.0%."]
     # Provenance.
     assert record["parameters"] == {"seed": 3} and record["seeds"] == {"seed": 3}
     assert record["packages"]["numpy"] and record["platform"]["cores"] >= 1
@@ -141,7 +141,7 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     saved = (tmp_path / "outputs/mine/notebooks/paradox/raises.ipynb").read_text(encoding="utf-8")
     assert "x is 3; allowed is 4." in saved
     index = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
-    assert "x is 3; allowed is 4." in index and "ceo: 25.0 %." in index
+    assert "x is 3; allowed is 4." in index and "ceo: 25.0%." in index
 
 
 @pytest.mark.long
@@ -268,9 +268,9 @@ def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_proj
     index = tmp_path / "outputs/mine/index.html"
     with pytest.raises(RunError, match=r"holds another run \(seed: 3 there, 2 here\)\. Choose another name"):
         inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
-    assert "ceo: 28.0 %." in index.read_text(encoding="utf-8")
+    assert "ceo: 28.0%." in index.read_text(encoding="utf-8")
     inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
-    assert "ceo: 27.0 %." in index.read_text(encoding="utf-8")
+    assert "ceo: 27.0%." in index.read_text(encoding="utf-8")
 
 
 SHARES = "model,approach,occupation,source,prompt,percent_female,n\n"

@@ -54,8 +54,8 @@ def test_write_of_what_was_read_gives_the_same_bytes(tmp_path_factory, numbers):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100 %."),
-        ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100 %."),
+        ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100%."),
+        ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100%."),
         ({"percent_female": ["half", 5]}, "percent_female is 'half' in row 1; give a finite number"),
         ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 to inf images."),
         ({"source": "genrated"}, "source is 'genrated'. Did you mean 'generated'?"),

@@ -90,7 +90,7 @@ def test_unclear_is_in_no_share_and_what_only_raters_see_counts():
 
 
 def two_groups(unclear, unsure=(0, 0)):
-    """Return 40 people of each of two groups, 20 % and 80 % female, all annotated at probability 1.
+    """Return 40 people of each of two groups, 20% and 80% female, all annotated at probability 1.
 
     The first ``unclear`` people of each gender and group are unclear to the judge, ``unsure`` ones to annotators.
     """
@@ -135,7 +135,7 @@ def test_prediction_powered_several_people_per_image_are_one_observation(one_gro
 
 
 def test_prediction_powered_limits_stay_in_the_range_of_the_sum():
-    # Annotators call all 6 women, the judge 11 of 12 and 5 of these 6: Student's t around 100 % would exceed it.
+    # Annotators call all 6 women, the judge 11 of 12 and 5 of these 6: Student's t around 100% would exceed it.
     y, f = np.ones(6), np.r_[np.ones(5), 0.0]
     found = stats.prediction_powered([11], [12], [100.0], np.zeros(6, int), f, y, base=50)
     for one in found[:3]:
@@ -171,7 +171,7 @@ def test_limits_hold_where_errors_differ_by_group(monkeypatch, accuracy, ratings
     studies = [coverage.study(rng, accuracy, ratings, groups_random=drawn) for _ in range(300)]
     held = [found.both.ci_low <= truth <= found.both.ci_high for found, truth in studies]
     errors = [[found.both.value - truth, found.ratings.value - truth] for found, truth in studies]
-    # 93 % less three standard errors of 300 studies.
+    # 93% less three standard errors of 300 studies.
     assert np.mean(held) > 0.93 - 3 * np.sqrt(0.07 * 0.93 / 300)
     both, alone = np.sqrt(np.square(errors).mean(axis=0))
     assert both < 1.05 * alone

@@ -17,7 +17,7 @@ def test_without_bias_the_interval_is_students():
 
 
 def test_a_bias_moves_limits_as_far_as_its_worst_asks():
-    # By Monte Carlo: the interval around T + 0.8 errors holds the truth in 95 % of studies.
+    # By Monte Carlo: the interval around T + 0.8 errors holds the truth in 95% of studies.
     low, high, _ = stats.bias_aware_interval(0.0, 1.0, 0.8, 12)
     draws = scipy_stats.t.rvs(12, size=400_000, random_state=1) + 0.8
     assert high == -low and np.mean(np.abs(draws) <= high) == pytest.approx(0.95, abs=0.002)
@@ -167,7 +167,7 @@ def test_limits_hold_the_mean_of_many_small_strata(share):
         n = rng.integers(1, 6, 10)
         found = stats.strata_mean(rng.binomial(n, share), n)
         held.append(found.ci_low <= share <= found.ci_high)
-    # 95 % less four standard errors of 400 studies.
+    # 95% less four standard errors of 400 studies.
     assert np.mean(held) > 0.95 - 4 * np.sqrt(0.05 * 0.95 / 400)
 
 

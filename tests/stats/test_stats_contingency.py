@@ -27,7 +27,7 @@ def test_pool_rare_by_hand():
 
 @pytest.mark.long
 def test_cramers_v_covers_a_known_difference():
-    """150 samples of 2 x 4 tables whose V is known; 95 % intervals."""
+    """150 samples of 2 x 4 tables whose V is known; 95% intervals."""
     rng = np.random.default_rng(2)
     a, b = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.3, 0.3, 0.2, 0.2])
     middle = (a + b) / 2

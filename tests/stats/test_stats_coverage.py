@@ -23,7 +23,7 @@ amplification = load("coverage")
 
 
 def test_intervals_of_captions_as_prompts_hold_the_truth():
-    found = amplification.simulate("captions n=8 x 4, 95.6 % copied", 100, 200)
+    found = amplification.simulate("captions n=8 x 4, 95.6% copied", 100, 200)
     assert (found["by caption"][0] > least(100)).all(), found
     # Images of one caption taken for independent ones miss the change along the lean nearly always.
     assert found["one by one"][0, 2] < 0.3
@@ -68,7 +68,7 @@ def test_pages_of_fair_models_claim_a_difference_in_six_of_a_hundred_at_most():
 
 def test_mixed_pages_hold_the_false_discovery_rate_over_headlines_and_inside_families():
     none, mixed = ([page.errors((seed, effects, 0.5, 0.9))["page"] for seed in range(60)] for effects in (0, 6))
-    # Of 60 fair pages at a rate of 5 %, 9 or more claim anything in 0.4 % of the runs (binomial).
+    # Of 60 fair pages at a rate of 5%, 9 or more claim anything in 0.4% of the runs (binomial).
     assert np.mean(none, axis=0)[0] <= 8 / 60
     claims, false, inside, headlines, groups = np.mean(mixed, axis=0)
     assert claims == 1 and false <= 0.06 and inside <= 0.07
@@ -82,7 +82,7 @@ def test_mixed_pages_hold_the_false_discovery_rate_over_headlines_and_inside_fam
 synthesis = load("coverage_synthesis")
 
 
-@pytest.mark.parametrize("kind", ["exponential", "of 0/1, 60 and 60 %"])
+@pytest.mark.parametrize("kind", ["exponential", "of 0/1, 60 and 60%"])
 @pytest.mark.parametrize("n", [10, 62])
 def test_intervals_of_differences_hold_their_mean(kind, n):
     studies = 300
@@ -123,7 +123,7 @@ def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over):
 skills = load("coverage_skills")
 
 
-@pytest.mark.parametrize("name", ["skills, 50 % right, 90 % badly seen", "skills, 80 % right, all well seen"])
+@pytest.mark.parametrize("name", ["skills, 50% right, 90% badly seen", "skills, 80% right, all well seen"])
 def test_corrected_skills_hold_the_truth_however_images_fail(name):
     found = skills.simulate(name, 150)
     assert found["ours"] > least(150), found
@@ -191,7 +191,7 @@ def test_differences_of_runs_over_the_same_professions_hold_the_truth(what):
     found = compare.simulate(f"average, 84 professions, {what}", 300)
     covered, apart, half = found["units paired"]
     assert covered > least(300)
-    # Where nothing differs 5 % exclude 0; taken as independent hardly any would.
+    # Where nothing differs 5% exclude 0; taken as independent hardly any would.
     assert 0.01 < apart < 1 - least(300) and found["as if independent"][1] < 0.01
     assert half < 0.8 * found["as if independent"][2]
 

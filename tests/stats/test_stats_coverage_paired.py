@@ -147,7 +147,7 @@ def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
 
 
 def test_the_critic_says_bias_too_often_where_each_image_shows_one_woman_and_one_man():
-    # What the critic's module says of its rule: 3 % and 8 to 9 %. Four standard errors of 400 samples each.
+    # What the critic's module says of its rule: 3% and 8 to 9%. Four standard errors of 400 samples each.
     independent, joint = (
         np.mean(
             [

@@ -169,7 +169,7 @@ def test_the_interval_of_a_mean_is_students():
     found = stats.halves_interval([values], [np.arange(40)], mean, splits=4000, seed=1, confidence=0.9)
     own = stats.mean_interval(values, 0.9)
     assert (found.value, found.n) == (pytest.approx(own.value), 40)
-    # The spread of 4,000 halves is good to 1 %.
+    # The spread of 4,000 halves is good to 1%.
     assert found.ci_high - found.ci_low == pytest.approx(own.ci_high - own.ci_low, rel=0.05)
     assert (found.ci_low + found.ci_high) / 2 == pytest.approx(own.value)
 
@@ -253,7 +253,7 @@ def test_what_rows_and_columns_do_not_vary_in_is_not_counted_twice():
     # Chance alone: the variance of the mean of 400 numbers is that of one over 400.
     rng = np.random.default_rng(4)
     found = [stats.crossed_error(*effects(rng.normal(size=(20, 20)))).se ** 2 for _ in range(300)]
-    # Negative components are cut off, which adds a little: by simulation some 20 %, not the 100 % of A + B.
+    # Negative components are cut off, which adds a little: by simulation some 20%, not the 100% of A + B.
     assert 0.95 / 400 < np.mean(found) < 1.35 / 400
 
 

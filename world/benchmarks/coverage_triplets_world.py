@@ -3,10 +3,10 @@
 Run: ``python world/benchmarks/coverage_triplets_world.py [--studies 200] [--triplets 60]``; takes minutes. Objects are
 those of the scenes, so only chance and the analysis separate a study from the ground truth. The script prints:
 
-- ``default``, with planted bias: coverage of 95 % intervals of bias scores, for objects with an expected count of 20 or
+- ``default``, with planted bias: coverage of 95% intervals of bias scores, for objects with an expected count of 20 or
   more; the correlation of scores with the true ones; the share of studies in which objects of neutral images are more
   similar to those of masculine ones, as in the world;
-- ``off``, without bias: the rejection rate at 5 % of the permutation within triplets, and the share of studies with an
+- ``off``, without bias: the rejection rate at 5% of the permutation within triplets, and the share of studies with an
   object that is significant after Holm's adjustment.
 """
 
@@ -78,10 +78,10 @@ def main() -> None:
         mean_r = f"r {np.mean(correlations):.3f} (minimum {min(correlations):.3f})"
         with_truth = mean_r if np.isfinite(correlations).all() else "no r"
         print(
-            f"{skew:<8} interval coverage {100 * np.mean(covered):5.1f} % of {len(covered):,}; {with_truth}; neutral "
-            f"closer to masculine {100 * np.mean(closer):5.1f} %; "
-            f"permutation rejects {100 * np.mean(rejected):5.1f} %; "
-            f"an object is significant after Holm in {100 * np.mean(surviving):5.1f} %   "
+            f"{skew:<8} interval coverage {100 * np.mean(covered):5.1f}% of {len(covered):,}; {with_truth}; neutral "
+            f"closer to masculine {100 * np.mean(closer):5.1f}%; "
+            f"permutation rejects {100 * np.mean(rejected):5.1f}%; "
+            f"an object is significant after Holm in {100 * np.mean(surviving):5.1f}%   "
             f"({time.perf_counter() - start:.0f} s)",
             flush=True,
         )

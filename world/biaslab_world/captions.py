@@ -55,7 +55,7 @@ _SIMPLE_SLOTS = MappingProxyType(
         "n": tuple(map(str, (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96))),
         "code": tuple(str(10007 + 7919 * i) for i in range(24)),
         "size": _WORDS["sizes"],
-        "org": _WORDS["organisations"],
+        "org": _WORDS["organizations"],
         "topic": _WORDS["topics"],
         "X": SURNAMES,
     }
@@ -173,7 +173,7 @@ class _Writer:
         return phrases[int(u_phrase * len(phrases))]
 
     def person(self, form: str) -> str:
-        """Put adjectives before a person: an age in 22 % of captions, an expression in 10 %."""
+        """Put adjectives before a person: an age in 22% of captions, an expression in 10%."""
         age, face = next(self.draws), next(self.draws)
         text = self.fill(form)
         if face < 0.10:

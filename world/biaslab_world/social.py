@@ -132,7 +132,7 @@ def _draw_attributes(rng: np.random.Generator, shares: Mapping[str, float]) -> t
 def balanced_scene(rng: np.random.Generator, prompts: Sequence[Mapping[str, object]]) -> Scene:
     """Return a scene for one of several social prompts, with gender and attributes balanced for every prompt.
 
-    Attributes are therefore independent of gender and profession, and a judge has to recognise them.
+    Attributes are therefore independent of gender and profession, and a judge has to recognize them.
     """
     worn = [str(rng.choice(names)) if rng.random() < share else "" for share, names in _GROUPS]
     # A dress replaces the clothes below the waist.

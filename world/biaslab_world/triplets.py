@@ -128,7 +128,7 @@ def _with_article(name: str) -> str:
 
 
 def association(name: str) -> float:
-    """Return λ of an object: the log-odds ratio of a man to a woman, before normalising."""
+    """Return λ of an object: the log-odds ratio of a man to a woman, before normalizing."""
     names = THINGS if name in THINGS else WORN
     return _LAMBDAS[names.index(name) % len(_LAMBDAS)]
 

@@ -12,7 +12,7 @@ ln(t / (1 - t)) and s(z) for 1 / (1 + exp(-z)).
    ``Knobs.both`` of these captions contains words of both genders.
 
 A share ``Knobs.other_sense`` of the captions with the occupation's word shows no person. The defaults follow the
-paradox paper's section 5.1 (59.5 % of captions with an indicator) and Table 3 (SD 1.4). There, the distance from 50 %
+paradox paper's section 5.1 (59.5% of captions with an indicator) and Table 3 (SD 1.4). There, the distance from 50%
 exceeds that of all captions by 3.9 points without indicators, by 5.8 for the nearest captions and by 8.2 for both.
 """
 
@@ -125,7 +125,7 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
         if not 0 < ordinary < 1:
             raise ParameterError(
                 f"No world has prompt_like={r!r} and prompt_skew={knobs.prompt_skew!r}: {occupation!r} with "
-                f"{percent} % women would need {100 * ordinary:.1f} % in its other captions. Lower one of them."
+                f"{percent}% women would need {100 * ordinary:.1f}% in its other captions. Lower one of them."
             )
         for style, share in shares.items():
             if style == "other_sense":

@@ -72,8 +72,8 @@ def test_what_pages_say_of_plants_is_what_the_world_plants():
     from biaslab_world.triplets import SKEWS
 
     text = registry.describe("mini", "paired_faircritic")
-    assert f"{100 * FORMS['sentence']:.0f} % of the texts" in text and sentence(["nurse"], ["male"]) in text
-    share = f"{100 * SKEWS['default'][1]:.0f} % women"
+    assert f"{100 * FORMS['sentence']:.0f}% of the texts" in text and sentence(["nurse"], ["male"]) in text
+    share = f"{100 * SKEWS['default'][1]:.0f}% women"
     for name in ("mini", "mini-sd-triplets", "world"):
         assert share in registry.describe(name, "triplets_shares")
     assert registry.describe("nobodys", "triplets_shares") == "" == registry.describe("mini", "no such effect")

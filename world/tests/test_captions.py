@@ -86,7 +86,7 @@ def test_shares_per_occupation_follow_the_truth(table):
                 matching = matching[matching["truth_indicator"] == "none"]
             p = np.average(cell["probability_female"], weights=cell["p"])
             z.append(((matching["truth_gender"] == "female").mean() - p) / math.sqrt(p * (1 - p) / len(matching)))
-    # 124 standardised differences: none beyond 4.5, and about standard normal together.
+    # 124 standardized differences: none beyond 4.5, and about standard normal together.
     assert max(map(abs, z)) < 4.5
     assert 0.75 < np.std(z) < 1.25
 

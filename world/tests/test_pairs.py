@@ -55,7 +55,7 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     prompt = pairs.PairPrompt(tuple(people), ("", "", ""), False)
     assert prompt.probability_female(0) == pairs.probability_female(people[0], people[2])
     assert prompt.probability_female(2) == pairs.probability_female(people[2], people[0])
-    # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
+    # Alone: the printed 2 of 3, half way to the mean of the men's list (65%).
     assert pairs.probability_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
 
@@ -122,7 +122,7 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
     sentences = [row.text.endswith(f" {sentence}") for row, sentence in zip(gendered, sentences, strict=True)]
     assert sum(sentences) / 600 == pytest.approx(pairs.FORMS["sentence"], abs=0.04)
     card = (Path(registry.resolve("mini-sd-pairs", "text-to-image")) / "README.md").read_text(encoding="utf-8")
-    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of the prompts, the gender is stated by the sentence" in card
+    assert f"In {100 * pairs.FORMS['sentence']:.0f}% of the prompts, the gender is stated by the sentence" in card
     assert pairs.draw(1, 7) == rows[7]
 
 
@@ -133,7 +133,7 @@ def test_the_truthful_generator_draws_what_texts_ask():
     renders = pairs.generate(prompts, seed=5)
     genders = renders.table["truth_gender"].str.split(",", expand=True).set_index(renders.table["prompt_id"])
     assert (genders.loc["b", 1] == "female").all()
-    # Table 11: 77.5 % of nurses and 12.5 % of sheriffs; 400 draws are off by 4.2 and 3.3 points (two errors).
+    # Table 11: 77.5% of nurses and 12.5% of sheriffs; 400 draws are off by 4.2 and 3.3 points (two errors).
     assert 100 * (genders.loc["a", 0] == "female").mean() == pytest.approx(77.5, abs=5)
     assert 100 * (genders.loc["a", 1] == "female").mean() == pytest.approx(12.5, abs=4)
     image = renders.read(["a/0"])[0]

@@ -49,7 +49,7 @@ def tokenizer():
 
 
 def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]:
-    """Return the loss and optimiser settings of mini-captioner, see :class:`~training.loop.Judge`.
+    """Return the loss and optimizer settings of mini-captioner, see :class:`~training.loop.Judge`.
 
     Source: dalleval paper, section 4.3 (captioning).
     """

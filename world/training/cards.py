@@ -33,7 +33,7 @@ class Measured:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % Wilson interval of a share with a count."""
+        """The 95% Wilson interval of a share with a count."""
         from biaslab.stats import wilson_interval
 
         if self.count is None:
@@ -59,7 +59,7 @@ _SKILLS_JUDGES = ("mini-skills-detector", "mini-vqa", "mini-segmenter")
 _KINDS = {"thing": "things", "worn": "worn items", "place": "places", "person": "people"}
 # Label of each metric in cards; the prefix "decoded_" marks images that have passed the autoencoder.
 METRICS = {
-    "gender_unambiguous": "gender accuracy, unambiguous (visible cues leave at most 1 % of doubt)",
+    "gender_unambiguous": "gender accuracy, unambiguous (visible cues leave at most 1% of doubt)",
     "gender_ambiguous": "gender accuracy, ambiguous",
     "gender": "gender accuracy, all images",
     "gender_sure": "images with a gender probability of 0.9 or more",
@@ -140,7 +140,7 @@ METRICS = {
         for kind, names in _KINDS.items()
     },
     "words_auc_other": "AUC of word maps for the masks of other drawings",
-    "amplification": "distance from 50 % minus that of the training column, points (bias-corrected)",
+    "amplification": "distance from 50% minus that of the training column, points (bias-corrected)",
 }
 
 
@@ -195,7 +195,7 @@ def text(name: str, rows: Sequence[Measured], trainings: Sequence[dict]) -> str:
     for prefix, title in (("", first_title), ("decoded_", f"Renders after {autoencoder_owner} autoencoder")):
         section = [one for one in rows if one.metric.startswith("decoded_") == bool(prefix)]
         if section:
-            tables += [f"**{title}**", "", "| metric | value | 95 % interval | n |", "| --- | ---: | --- | ---: |"]
+            tables += [f"**{title}**", "", "| metric | value | 95% interval | n |", "| --- | ---: | --- | ---: |"]
             tables += [*(_row(one, one.metric.removeprefix(prefix)) for one in section), ""]
     card = (WEIGHTS / name / "README.md").read_text(encoding="utf-8")
     for before, made, after in (
@@ -212,8 +212,8 @@ def _row(row: Measured, metric: str) -> str:
     # Metrics of single classes and attributes are their own labels.
     label = METRICS.get(name, name) + (f" @ {guidance}" if guidance else "")
     digits = 2 if name.startswith("score_") else 1
-    value = f"{row.value:.{digits}f}" if row.points else f"{100 * row.value:.2f} %"
+    value = f"{row.value:.{digits}f}" if row.points else f"{100 * row.value:.2f}%"
     interval = ""
     if row.interval:
-        interval = "{:.2f} to {:.2f} % ".format(*(100 * limit for limit in row.interval))
+        interval = "{:.2f} to {:.2f}% ".format(*(100 * limit for limit in row.interval))
     return f"| {label} | {value} | {interval}| {row.n:,} |"

@@ -375,7 +375,7 @@ def _held_out_pools(n: int, seed: int, *, decoded: Path | None = None) -> tuple[
 
 
 def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
-    """Return the loss and optimiser settings of mini-clip, see :class:`~training.loop.Judge`.
+    """Return the loss and optimizer settings of mini-clip, see :class:`~training.loop.Judge`.
 
     The loss is a sum: gender by pairs of texts, with the exact posterior given the visible cues as target;
     occupation among all; one other question per step; and a contrastive loss of true captions, with negatives that

@@ -30,7 +30,7 @@ class Training:
 
     steps: int  # number of steps
     batch: int  # images per step
-    learning_rate: float  # maximum learning rate, after warm-up; it decays along a cosine to 2 % of the maximum
+    learning_rate: float  # maximum learning rate, after warm-up; it decays along a cosine to 2% of the maximum
     seed: int = 0  # seed of weights, data and random numbers
     checkpoint: Path | None = None  # file of the state; training continues from an existing one
     log: Path | None = None  # CSV of the curve
@@ -78,8 +78,8 @@ class Training:
         from tqdm import tqdm
 
         parameters = [p for module in trained.values() for p in module.parameters()]
-        optimiser = torch.optim.AdamW(parameters, fused=True, **adam)
-        parts = trained | {"optimiser": optimiser, "average": average}
+        optimizer = torch.optim.AdamW(parameters, fused=True, **adam)
+        parts = trained | {"optimizer": optimizer, "average": average}
         self._resume(parts)
         last_quality: dict[str, float] = {}
         smooth: dict[str, float] = {}
@@ -87,13 +87,13 @@ class Training:
         saved = time.monotonic()
         while self.fraction < 1:
             began = time.monotonic()
-            for group in optimiser.param_groups:
+            for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate * _schedule(self.fraction)
             total, logged = loss(self.step)
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             total.backward()
             torch.nn.utils.clip_grad_norm_(parameters, clip)
-            optimiser.step()
+            optimizer.step()
             after_step()
             average.update(self.step)
             losses = {name: float(value.detach()) for name, value in logged.items()}
@@ -166,7 +166,7 @@ class Average:
                 pairs = list(zip(_saved(self.averaged[name]), _saved(module), strict=True))
                 moving = [(a, b) for a, b in pairs if a.is_floating_point()]
                 torch._foreach_lerp_(*map(list, zip(*moving, strict=True)), 1 - decay)
-                # Counts, such as those of batch normalisation, are copied.
+                # Counts, such as those of batch normalization, are copied.
                 for a, b in pairs:
                     if not a.is_floating_point():
                         a.copy_(b)

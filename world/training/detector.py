@@ -166,7 +166,7 @@ def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str,
 
 
 def learn(model, _, data: Pool, training: common.Training) -> dict[str, Any]:
-    """Return the loss and optimiser settings of a detector, see :class:`~training.loop.Judge`."""
+    """Return the loss and optimizer settings of a detector, see :class:`~training.loop.Judge`."""
     seed = training.seed
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -390,7 +390,7 @@ def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor
     """Return the cross-entropy of predicting each person's gender in the image from the states of the text.
 
     The logits are two fixed dimensions per person of the states after the end of the text, so that they are a large
-    part of a state's norm. States are (n, length, width), with layer normalisation; ``ends`` (n, length) is true at the
+    part of a state's norm. States are (n, length, width), with layer normalization; ``ends`` (n, length) is true at the
     end-of-text token; ``answer`` (n, people) is 1 for a woman, 2 for a man, and 0 is ignored.
     """
     after_end = (ends.cumsum(1) > 0).float()

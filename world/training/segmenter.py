@@ -80,7 +80,7 @@ def _logits(network, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def learn(model, _, data: tuple[np.ndarray, np.ndarray], training: Training) -> dict[str, Any]:
-    """Return the loss and optimiser settings of mini-segmenter, see :class:`~training.loop.Judge`."""
+    """Return the loss and optimizer settings of mini-segmenter, see :class:`~training.loop.Judge`."""
     run, batch, (images, label_maps) = training.run(model), training.batch, data
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -1,6 +1,6 @@
 """Training curve over the share of PaintSkills' training scenes (dalleval paper, Table 5).
 
-A model of people is fine-tuned on 10, 50 and 100 % of the training scenes. All models make the same number of steps, so
+A model of people is fine-tuned on 10, 50 and 100% of the training scenes. All models make the same number of steps, so
 that they differ only in the number of different scenes. The model before fine-tuning is measured, too.
 """
 
@@ -83,4 +83,4 @@ def train(
     columns = ["training_percent", "skill", "n_correct", "n", "steps", "seed"]
     folder.mkdir(parents=True, exist_ok=True)
     table[columns].to_csv(folder / FILE, index=False)
-    return {f"{row.skill} at {row.training_percent} %": row.n_correct / row.n for row in table.itertuples()}
+    return {f"{row.skill} at {row.training_percent}%": row.n_correct / row.n for row in table.itertuples()}

@@ -1,6 +1,6 @@
 """Training of mini-vqa: answers to DALL-Eval's questions about one person, in the format of BLIP.
 
-Attributes of training images are balanced for each gender and profession, so that the model has to recognise them.
+Attributes of training images are balanced for each gender and profession, so that the model has to recognize them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def build(kind: str, words) -> tuple[torch.nn.Module, Any]:
 
 
 def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]:
-    """Return the loss and optimiser settings of mini-vqa, see :class:`~training.loop.Judge`.
+    """Return the loss and optimizer settings of mini-vqa, see :class:`~training.loop.Judge`.
 
     Source: dalleval paper, section 4.2.1 (the questions).
     """

@@ -239,8 +239,8 @@ def corrected(
 
     Shares are Rogan and Gladen's with the interval of Lang and Reiczigel (:func:`biaslab.stats.corrected_shares`).
     Where errors differ by condition, such as type of failure, the mix of conditions among the images is unknown. The
-    limits are the outermost of those of single conditions, so they are valid for every mix (95 % ones cover 97 to 100
-    %, ``benchmarks/coverage_skills.py``). If a condition is not discriminated from success, the lower limit is 0. A
+    limits are the outermost of those of single conditions, so they are valid for every mix (95% ones cover 97 to
+    100%, ``benchmarks/coverage_skills.py``). If a condition is not discriminated from success, the lower limit is 0. A
     difference is divided by sensitivity + specificity − 1, which assumes equal errors in both groups (delta method). If
     that is below :data:`biaslab.stats.MIN_YOUDEN`, a reason replaces the corrected value.
 

@@ -58,7 +58,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
         n_by_group = model_people.groupby("group").size()
         n_by_group[ALL] = n_by_group.sum()
         groups = table["group"].map(n_by_group).to_numpy(float)
-        # Without judged people, the share of a group is only known to be within 0–100 %.
+        # Without judged people, the share of a group is only known to be within 0–100%.
         n_counted = (table["percent"] / 100 * table["n"]).fillna(0)
         bounds = {"percent_lower_bound": n_counted, "percent_upper_bound": n_counted + groups - table["n"]}
         for name, count in bounds.items():
@@ -93,10 +93,10 @@ def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> st
     if differs:
         percents = groups["percent_judged"]
         sentences.append(
-            f"The share of people judged differs between groups ({percents.min():.0f} to {percents.max():.0f} %)."
+            f"The share of people judged differs between groups ({percents.min():.0f} to {percents.max():.0f}%)."
         )
         if np.isfinite(low):
-            sentences.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f} %.")
+            sentences.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f}%.")
     return " ".join(sentences)
 
 

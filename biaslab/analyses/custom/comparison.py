@@ -22,7 +22,7 @@ def comparison(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: flo
     (:func:`biaslab.stats.corrected_absolute_deviation`), and limits are widened by what remains of that bias;
     ``model_distance`` and ``other_distance`` are uncorrected. Where images show several people, the sample size of a
     group is its effective one. The error of a sampled benchmark is included where two models are on different sides of
-    it. In simulations of 4 to 40 groups of 8 to 50 images, nominal 95 % intervals cover 93 to 100 %.
+    it. In simulations of 4 to 40 groups of 8 to 50 images, nominal 95% intervals cover 93 to 100%.
     """
     shares = benchmark.dropna(subset="percent_female").set_index("group")
     distances = {model: _distances(rows, shares) for model, rows in people.groupby("model", sort=False)}

@@ -16,7 +16,7 @@ _ADVICE_BELOW = 50.0
 
 
 def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of ``custom_outcomes`` for judged people, 0 % where none is, with texts of cards on all others.
+    """Return the rows of ``custom_outcomes`` for judged people, 0% where none is, with texts of cards on all others.
 
     ``others`` counts them by status, the most frequent first; ``advice`` recommends a step where less than half of
     the people are judged.
@@ -52,7 +52,7 @@ def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:
         rows = rows.dropna(subset="percent").sort_values("percent", ascending=False, kind="stable")
         rows = pd.concat([rows[rows["answer"] != UNCLEAR], rows[rows["answer"] == UNCLEAR]])
         percents = zip(rows["answer"], rows["percent"], strict=True)
-        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _MAX_ANSWER_WORDS)
+        listed[key] = _join([f"{_shorten(answer)} {percent:.0f}%" for answer, percent in percents], _MAX_ANSWER_WORDS)
     keys = pd.MultiIndex.from_frame(answered[["model", "question"]])
     return answered.assign(listed=pd.Series(listed, dtype=object).reindex(keys).to_numpy() if listed else "")
 

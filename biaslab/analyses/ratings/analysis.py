@@ -142,7 +142,7 @@ def headline(
     if set(table["source"]) != {"generated"}:
         return answers.amplification, by_definition(amplified)
     other_rows = table[table["answer"] != "female"]
-    other_texts = other_rows["answer"] + " " + other_rows["percent"].map("{:.1f} %".format)
+    other_texts = other_rows["answer"] + " " + other_rows["percent"].map("{:.1f}%".format)
     rows = table[table["answer"] == "female"].rename(columns={"percent": "percent_female"})
     whose = rows["model"].map(lambda model: "" if model == UNNAMED else f" of {model}")
     other_shares = rows["model"].map(other_texts.groupby(other_rows["model"]).agg(", ".join))

@@ -1,6 +1,6 @@
 """A sample of the judged images, its annotations, and their agreement with the judge.
 
-Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the automatic
+Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98% of the automatic
 judgements equal to the majority vote.
 """
 
@@ -157,8 +157,8 @@ def collect(
     simulation = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
         f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of "
-        f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g} % the other gender, "
-        f"{100 * unsure:g} % unsure). They illustrate the tables and are no evidence about people."
+        f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g}% the other gender, "
+        f"{100 * unsure:g}% unsure). They illustrate the tables and are no evidence about people."
     )
     return CollectedAnnotations(simulation, "simulated", note)
 

@@ -28,7 +28,7 @@ RULES = (
     ("none", "signed"),
 )
 CORRECTIONS = ("none", "small_sample")
-# Paradox, A.4: 98 % of the judge's answers agree with the majority of annotators; by gender it is not printed.
+# Paradox, A.4: 98% of the judge's answers agree with the majority of annotators; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
 AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
 """How shares are corrected: not at all, for the errors that the paper prints, or for those found by annotations."""

@@ -466,8 +466,8 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     Their null expectation comes from two random halves of the captioned images, at the same number of images (Chong &
     Forsyth 2020).
 
-    Intervals (95 %) resample the captions of an occupation together. Those of R-precision and captioning cover 94 to
-    97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID
+    Intervals (95%) resample the captions of an occupation together. Those of R-precision and captioning cover 94 to
+    97%, and those of KID with 12, 20 or 40 occupations 92 to 98%, or more where images do not differ. Those of FID
     cover the average at this number of images, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
     if pipeline.clip_judge is None and pipeline.has_unset("dalleval.captioner"):
@@ -598,7 +598,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
 
     Source: appendix C.2, Table 14. Images are those of ``dalleval.image_folder``, at most :data:`OWN_CAPTIONED`, some
     possibly without a gender; else up to :data:`CAPTIONED` training images of known gender. The query is the first
-    caption of each. ``bias_at_all`` is the bias of all images, as a retrieval blind to gender has it. Intervals (95 %)
+    caption of each. ``bias_at_all`` is the bias of all images, as a retrieval blind to gender has it. Intervals (95%)
     cluster the captions of an occupation. Those of bias in own images use a jackknife over folds of images with their
     captions, because images that many captions retrieve make these dependent.
     """

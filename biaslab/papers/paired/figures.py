@@ -212,7 +212,7 @@ def critiques(
 def _critique_row(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
     subject = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
     first_row = examples.iloc[0]
-    share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
+    share = f" in {row.percent:.0f}% of prompts" if np.isfinite(row.percent) else ""
     request = f"Asks for “{_to_one_line(row.guideline)}”{share}. " if row.guideline else ""
     added = f"Added to {first_row['n_told']:.0f} of {first_row['n_prompts']:.0f} prompts"
     added += f", such as: {_to_one_line(first_row['added'])}" if first_row["added"] else "."

@@ -119,7 +119,7 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, max_occupations:
     return forms.estimates(
         noise.join(wide).reset_index().melt(["occupation", *noise], var_name="prompt", value_name="share"), "share",
         row="occupation", color="prompt", label="Perceived as female (%)", limits=None, reference=50,
-        names={**PROMPT_NAMES, "band": "about 95 % of shares by noise alone", "mark": "training images"},
+        names={**PROMPT_NAMES, "band": "about 95% of shares by noise alone", "mark": "training images"},
         band=("low", "high"), mark="training", xlim=(-2, 102),
     )  # fmt: skip
 

@@ -637,7 +637,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     mirrored = frame.rename(columns={"base_group": "dependency_group", "dependency_group": "base_group"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
     shared = mirrored["percent"] * mirrored["n_objects"] / 100
-    # The rounding of a printed cell, 0.005 % of the group, is smaller than half an object.
+    # The rounding of a printed cell, 0.005% of the group, is smaller than half an object.
     is_whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
     implied = 100 * shared.round() / frame["n_objects"]
     is_complete = frame["percent"].notna() & implied.notna() & is_whole

@@ -331,7 +331,7 @@ def test_corrected_share_and_its_range_by_hand():
         (known(model="b", all=(99, 100, 99, 100)), share(60), UNKNOWN),
         (known(reference="simulated", all=(99, 100, 99, 100)), share(60), UNKNOWN),
         (known(all=(95, 400, 90, 400)), share(np.nan, 0), NOT_JUDGED),
-        # 12 % as judged are 2.35 %.
+        # 12% as judged are 2.35%.
         (known(all=(95, 400, 90, 400)), share(12), DOMINATES),
     ],
 )
@@ -401,15 +401,15 @@ def test_a_corrected_difference_by_hand():
 def test_an_answer_says_whether_a_judge_is_reliable_and_by_how_much():
     (found,) = calibration.answers.reliable.findings(calibration.error(of_skill(), paper="p"))
     assert found.answer == "No." and found.n == 7
-    assert found.question == "Is Youden's index of j at least 50 % (skill: objects; reference: drawings)?"
-    assert [text.split(" (")[0] for text in found.details[:2]] == ["Sensitivity: 75.0 %", "Specificity: 66.7 %"]
+    assert found.question == "Is Youden's index of j at least 50% (skill: objects; reference: drawings)?"
+    assert [text.split(" (")[0] for text in found.details[:2]] == ["Sensitivity: 75.0%", "Specificity: 66.7%"]
 
 
 def test_an_answer_tells_a_difference_of_recall():
     rows = [(f"i{k}", "cup", ("female", "male")[k % 2], "yes", ("no", "yes")[k % 2], 1, np.nan) for k in range(80)]
     (found,) = calibration.answers.recall_difference.findings(calibration.error(objects(*rows), paper="p"))
     assert found.supported_answer == "Yes, in images of men." and found.estimate == 100
-    assert "Recall, images of female: 0.00 %." in found.details
+    assert "Recall, images of female: 0.00%." in found.details
 
 
 def test_corrected_shares_of_skills_name_range_and_truth():
@@ -422,11 +422,11 @@ def test_corrected_shares_of_skills_name_range_and_truth():
     found = calibration.answers.skills.findings(tables.make_table(rows, "calibration_corrected"))
     shown, unshown, unreliable, dominated, unknown = found
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
-    assert shown.supported_answer == "57.1 %; uncorrected, 60.0 %." and shown.question.endswith("(skill: objects)?")
-    limits = "Range if the detector made only one kind of error: 45.5 to 64.7 %."
-    assert shown.details == (limits, "Ground truth: 50.2 %.")
+    assert shown.supported_answer == "57.1%; uncorrected, 60.0%." and shown.question.endswith("(skill: objects)?")
+    limits = "Range if the detector made only one kind of error: 45.5 to 64.7%."
+    assert shown.details == (limits, "Ground truth: 50.2%.")
     assert len(unshown.details) == 1
     # A judge that does not discriminate, or a dominating correction, leaves no number to be ranked by.
     assert unreliable.supported_answer == dominated.supported_answer == "Inconclusive."
-    assert np.isnan(dominated.estimate) and "41.0 %" in unreliable.details[0] and DOMINATES in dominated.details[0]
+    assert np.isnan(dominated.estimate) and "41.0%" in unreliable.details[0] and DOMINATES in dominated.details[0]
     assert unknown.supported_answer == "Not measured."

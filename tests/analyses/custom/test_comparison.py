@@ -75,7 +75,7 @@ def test_judged_shares_nobody_judged_say_why_and_what_to_do():
     assert rows["others"].tolist() == ["several faces 3, no face 1"] * 2
     assert "custom.all_faces=true" in rows["advice"][0]
     (finding,) = custom.answers.outcomes.findings(rows)
-    assert finding.supported_answer == "0.00 % of 4 people. Not judged: several faces 3, no face 1."
+    assert finding.supported_answer == "0.00% of 4 people. Not judged: several faces 3, no face 1."
 
 
 def test_judged_shares_most_judged_give_no_advice():
@@ -91,7 +91,7 @@ def test_listed_answers_are_sorted_and_unclear_comes_last():
     rows = rows.assign(model="m", question="hair", group="g", prompt="g", position=1)
     shares = custom.listed_answers(custom.answer_shares(rows.assign(choices=CHOICES.join(["dark", "fair"]))))
     (finding,) = custom.answers.own.findings(shares)
-    assert finding.supported_answer == "fair 75 %, dark 25 %, unclear 20 %, mean over groups."
+    assert finding.supported_answer == "fair 75%, dark 25%, unclear 20%, mean over groups."
     assert finding.question == "How are answers to your question “hair” distributed?"
     assert {mark.name for mark in finding.marks} == {"fair", "dark", "unclear"}
 

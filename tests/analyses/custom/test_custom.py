@@ -138,9 +138,9 @@ def test_shares_missing_people_that_differ_are_said_with_bounds():
     row = table.loc[("all", "female")]
     # All of a and 24 of b's 40 are judged; Fisher's p of 40 of 40 against 24 of 40 is below 0.00001.
     assert row["p_judged"] < 0.002
-    # Of b 4 to 20 of 40 are women: the mean is 55 to 75 %.
+    # Of b 4 to 20 of 40 are women: the mean is 55 to 75%.
     assert row["note"].endswith(
-        "differs between groups (60 to 100 %). With all others male or female the mean would be 55.0 or 75.0 %."
+        "differs between groups (60 to 100%). With all others male or female the mean would be 55.0 or 75.0%."
     )
     alike = custom.shares(pd.concat([couples({1: 9, 0: 9}, g, persons=1) for g in "ab"])).set_index(["group", "answer"])
     assert alike.loc[("all", "female"), "note"] == ""
@@ -262,7 +262,7 @@ def test_outcomes_of_several_people_have_the_interval_of_images():
 
 
 def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation():
-    # 50 % of 100 people against 50 % of 100: differences vary by 2 x 0.25 / 100.
+    # 50% of 100 people against 50% of 100: differences vary by 2 x 0.25 / 100.
     people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
     benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "name": "b"})
     known, sampled = (custom.distance(people, benchmark.assign(n=n)).set_index("group") for n in (np.nan, 100.0))

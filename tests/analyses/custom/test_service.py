@@ -59,7 +59,7 @@ def test_service_changes_by_hand():
     # Wilson's interval of 1 of 4.
     assert (low, high) == pytest.approx((4.5587, 69.9358), abs=1e-3)
     text = custom.answers.withheld.findings(table.reset_index())[0].answer
-    assert text.startswith("For 57.1 %")
+    assert text.startswith("For 57.1%")
 
 
 def test_service_changes_of_a_service_that_reports_no_prompt_have_no_share_rewritten():

@@ -108,7 +108,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     corrected = read(tmp_path, "calibration_corrected")
     assert set(corrected["model"]) == {"mini"} and len(corrected) == 8
     training, generated = (corrected[corrected["quantity"] == f"gender: {of}"] for of in ("training", "generated"))
-    # 40 % were called female, and so are 90 % of women and no man: 44.4 %.
+    # 40% were called female, and so are 90% of women and no man: 44.4%.
     everyone = training[training["subject_of_error"] == "all"]
     assert (everyone["estimate_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     assert set(generated["reason"]) == {UNKNOWN}

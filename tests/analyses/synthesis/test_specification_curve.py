@@ -48,7 +48,7 @@ def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measu
 
 
 def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
-    # Rogan and Gladen by hand: 98 % right for either gender, p = (q - 2) / 0.96, and no share passes 0 or 100.
+    # Rogan and Gladen by hand: 98% right for either gender, p = (q - 2) / 0.96, and no share passes 0 or 100.
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     true = ((wide - 2) / 0.96).clip(0, 100)
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()

@@ -284,7 +284,7 @@ def test_skill_accuracy_and_average(printed):
     row = found.loc[("DALL-E Small", "DETR", "sample", "100")]
     assert (row["percent_correct"], row["paper_table_value"]) == (pytest.approx(98 / 3), 28.0)
     row = table.query("model == 'Stable Diffusion' and skill == 'spatial' and images == 'test'").iloc[0]
-    # 7.9 % of 2,700 scenes are 213 images.
+    # 7.9% of 2,700 scenes are 213 images.
     low, high = proportion_confint(213, 2700, method="wilson")
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high))
 

@@ -46,7 +46,7 @@ def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
 def test_stated_shares_are_drawn_for_the_same_list(printed):
     (ax,) = paired.figures.cases(printed["adherence"], printed["changed_cases"]).axes
     stated = {float(s[0][0]) for c in ax.collections for s in c.get_segments() if len(s) == 2 and s[0][0] == s[1][0]}
-    # The paper states 70.12 % high power of amplified, and 85.32 % low power of reduced cases.
+    # The paper states 70.12% high power of amplified, and 85.32% low power of reduced cases.
     assert {round(s, 2) for s in stated} >= {14.68, 70.12}
 
 

@@ -99,11 +99,11 @@ def test_intervals_and_tests_of_identities(printed):
 @pytest.mark.parametrize(
     ("n", "edge", "smallest"),
     [
-        # 3 images: nobody or everybody has probability 1/8 > 2.5 %, so no score is unusual; least p 2/8.
+        # 3 images: nobody or everybody has probability 1/8 > 2.5%, so no score is unusual; least p 2/8.
         (3, 100, 1 / 4),
-        # 6: 1/64 = 1.6 % < 2.5 %, but 7/64 is not: counts 1 to 5, scores to 2 * 5/6 - 1; least p 2/64.
+        # 6: 1/64 = 1.6% < 2.5%, but 7/64 is not: counts 1 to 5, scores to 2 * 5/6 - 1; least p 2/64.
         (6, 100 * 4 / 6, 1 / 32),
-        # 40: P(X <= 13) = 1.9 %, P(X <= 14) = 4.0 %: counts 14 to 26, scores to 2 * 26/40 - 1.
+        # 40: P(X <= 13) = 1.9%, P(X <= 14) = 4.0%: counts 14 to 26, scores to 2 * 26/40 - 1.
         (40, 30, 2 / 2**40),
     ],
 )
@@ -490,7 +490,7 @@ def test_stereotype_score_of_several_roles_is_over_people(tables_of):
 
 def test_unusable_shares_are_refused(tables_of):
     for wrong, said in (
-        (share("f", "female", 1, 4) | {"percent_female": 40}, r"40 % in row 1 cannot come from n = 4 people"),
+        (share("f", "female", 1, 4) | {"percent_female": 40}, r"40% in row 1 cannot come from n = 4 people"),
         (share("f", "feminine", 1, 4), r"stereotype is 'feminine'; allowed are 'female' and 'male'\."),
     ):
         with pytest.raises(InputError, match=said):

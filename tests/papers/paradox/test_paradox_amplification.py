@@ -104,7 +104,7 @@ def test_the_printed_spread_stands_beside_the_computed_one(variation):
 def test_equal_shares_against_scipy(variation):
     rows = variation.query("model == 'SD 1.4'").set_index("occupation")
     row = rows.loc["painter"]
-    # Table 6: 36.4, 12.2, 17.6 and 3.6 % of 500.
+    # Table 6: 36.4, 12.2, 17.6 and 3.6% of 500.
     female = np.array([182, 61, 88, 18])
     expected = scipy.stats.chi2_contingency(np.stack([female, 500 - female]), correction=False)
     assert row["p"] == pytest.approx(expected.pvalue)
@@ -174,7 +174,7 @@ def few_images(occupations, n_training, n_generated, seed, prompts="1"):
 
 
 def test_one_image_a_share_has_no_interval():
-    # Shares of one image are 0 or 100 % whatever is true: they would look as if bias were amplified beyond doubt.
+    # Shares of one image are 0 or 100% whatever is true: they would look as if bias were amplified beyond doubt.
     table = paradox.amplification(few_images(40, 20, (1, 2), 0), **DRAWS)
     assert table["ci_low"].isna().all()
     told = table.set_index("definition")["reason"]
@@ -486,6 +486,6 @@ def test_a_prompt_without_judged_images_plays_no_part_in_noise():
     rows += [("a", "generated", prompt, 25.0 + 50 * k, 4) for k, prompt in enumerate("12")]
     rows.append(("a", "generated", "3", np.nan, 0))
     (row,) = paradox.prompt_variation(shares_of(rows), confidence=0.95).to_dict("records")
-    # Two shares around 50 % of 4 images each: half of 0.5 * 0.5 / 4.
+    # Two shares around 50% of 4 images each: half of 0.5 * 0.5 / 4.
     assert row["sd_noise"] == pytest.approx(100 * (0.5 * 0.0625) ** 0.5)
     assert (row["sd_prompts"], row["n"]) == (25, 8)

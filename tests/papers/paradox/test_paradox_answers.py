@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 def p_of(value, low, high):
-    """Return the p of an estimate whose interval at 95 % has these limits."""
+    """Return the p of an estimate whose interval at 95% has these limits."""
     return 2 * scipy.stats.norm.sf(abs(value) * 2 * 1.959964 / (high - low))
 
 

@@ -105,7 +105,7 @@ def test_what_was_measured_is_measured_again(root):
 
 def test_the_rule_is_as_good_as_was_said():
     rows = person_filter.error_rates().set_index(["split", "target", "statistic"])
-    # On lines that the rule was not made with: about five in six kept captions can be used (95 % limits), and its
+    # On lines that the rule was not made with: about five in six kept captions can be used (95% limits), and its
     # limits do not exclude nine in ten.
     precision, recall = (rows.loc[("test", "usable", s)] for s in ("precision", "recall"))
     assert precision["ci_low"] > 70 and precision["ci_high"] > 90

@@ -390,7 +390,7 @@ def test_group_counts_replace_printed_tests():
 
 def test_group_shares_take_triplets_as_the_sample(printed):
     row = cell(printed.share, dataset="GCC", dependency_group="explicitly_guided")
-    # 64.48 % of 418 triplets is 269.5; 6270 images.
+    # 64.48% of 418 triplets is 269.5; 6270 images.
     low, high = proportion_confint(round(0.6448 * 418), 418, method="wilson")
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([100 * low, 100 * high])
     assert (row["percent_images"], row["n"], row["n_triplets"]) == (64.48, 6270, 418)
@@ -420,7 +420,7 @@ def test_printed_intersections_that_do_not_fit_are_found(printed):
     table = printed.shared
     assert len(table) == 180
     odd = table[table["agrees"] == "no"]
-    # The three that the notes of the published table name; 78.82 % of 85 is 67, and 67 / 1059 is 6.33 %.
+    # The three that the notes of the published table name; 78.82% of 85 is 67, and 67 / 1059 is 6.33%.
     assert odd[["dataset", "base_group", "dependency_group", "percent"]].to_numpy().tolist() == [
         ["GCC", "implicitly_guided", "explicitly_independent", 0.63],
         ["TextCaps", "hidden", "explicitly_guided", 9.5],

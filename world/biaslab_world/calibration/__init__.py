@@ -17,7 +17,7 @@ from biaslab_world.calibration.analysis import (
     judge,
     quality,
     shares,
-    summarise_requirements,
+    summarize_requirements,
 )
 from biaslab_world.calibration.measure import Calibration, work
 

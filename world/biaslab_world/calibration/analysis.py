@@ -322,10 +322,10 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
 
 # Target of each requirement in words, and the ends of the range of accepted values.
 _TARGETS = {
-    "judge_accuracy_renders": ("99 % or more", 99, 100),
-    "gate_pass_rate_prompt_": ("90 % or more", 90, 100),
-    "gender_word_accuracy": ("97 % or more", 97, 100),
-    "occupation_accuracy": ("90 % or more of that on renders", 90, np.inf),
+    "judge_accuracy_renders": ("99% or more", 99, 100),
+    "gate_pass_rate_prompt_": ("90% or more", 90, 100),
+    "gender_word_accuracy": ("97% or more", 97, 100),
+    "occupation_accuracy": ("90% or more of that on renders", 90, np.inf),
     "naive_amplification": ("above 0", 0, np.inf),
     "nearest_no_indicators_to_naive": ("one half or less", -np.inf, 0.5),
     "caption_prompts": ("-2 to 2 points", -2, 2),
@@ -372,7 +372,7 @@ def quality(
     return tables.make_table(rows, "mini_quality")
 
 
-def summarise_requirements(quality: pd.DataFrame) -> pd.DataFrame:
+def summarize_requirements(quality: pd.DataFrame) -> pd.DataFrame:
     """Return one row with the number of requirements of ``mini_quality`` that are met with their entire interval.
 
     The columns are n_met, n_asked, and the names of requirements that are ``missed``, ``unsure`` (the interval contains
@@ -419,7 +419,7 @@ def _judge_rows(judge_table: pd.DataFrame) -> Iterator[list]:
             yield _row(metric, reason="No such render was judged.")
             continue
         row = judge_table.loc[kind]
-        reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
+        reason = f"An ideal judge would reach {row['ceiling']:.2f}%."
         yield _row(metric, row[["accuracy", "ci_low", "ci_high"]], row["n"], reason=reason)
 
 

@@ -60,7 +60,7 @@ def knobs() -> pd.DataFrame:
 
 
 def conditional() -> pd.DataFrame:
-    """Return how much further each kind of captions is from 50 % than all captions, per skew: ``world_conditional``."""
+    """Return how much further each kind of captions is from 50% than all captions, per skew: ``world_conditional``."""
     names = world.occupations()
     rows = []
     for skew, settings in world.SKEWS.items():

@@ -110,7 +110,7 @@ class Calibration:
     def renders(self) -> pd.DataFrame:
         """Held-out renders, one row per image, with ground truth and the judge's results.
 
-        Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
+        Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99% sure),
         posterior (its probability of female, 0–1), and the judge's status, gender, probability_female, …
         """
         renders = truthful.held_out(self.settings.calibration.test_images, seed=self.base.seed)
@@ -149,7 +149,7 @@ class Calibration:
         """The exact true shares of women for captions and prompts.
 
         Columns source, skew, approach, occupation, prompt (``captions``, or a prompt for selections by prompt) and
-        percent_true (0–100 %).
+        percent_true (0–100%).
         """
         skew = self.settings.captions.synthetic_bias
         sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
@@ -197,7 +197,7 @@ class Calibration:
         return 100 * mean.reindex(index=list(self.occupations))
 
     def named(self) -> pd.DataFrame | None:
-        """Return the number of images for which the judge's model recognises the occupation (zero-shot).
+        """Return the number of images for which the judge's model recognizes the occupation (zero-shot).
 
         Columns images (``generated`` by the model, ``renders`` of the world), right, n. Returns None if the judge of
         gender is not an open_clip model.

@@ -145,14 +145,14 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
 
 @pytest.mark.long
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
-    # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
+    # A judge that is wrong in a tenth of all images pulls shares of 5 to 10% (90 to 95%) 8 to 9 points to the middle.
     settings = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
     erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **settings))
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
     coverage = calibration.coverage(rows).set_index(["counted", "source", "skew"])["n_covered"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
     n_covered = {kind: coverage.loc[(kind, "generated", "default")] for kind in ("sampled", "judged", "corrected")}
-    # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
+    # Of ten: one below 8 has a chance of 1.2% where intervals are right (binomial, 0.95).
     assert n_covered["judged"] <= 6 and n_covered["sampled"] >= 8 and n_covered["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
     renders = erring.renders
@@ -177,7 +177,7 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     row = table.loc[("judged", "naive")]
     assert row["n_covered"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
     assert (row["mean_error"], row["rms_error"]) == (40, 40)
-    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
+    # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90% a study in ten may have 2, none may have 1.
     assert row["n_covered_min"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
@@ -357,7 +357,7 @@ def quality(tmp_path, monkeypatch):
 def test_quality_reports_what_was_measured(quality):
     assert quality.loc["naive_amplification", ["value", "ci_low", "met"]].tolist() == [9, 6, "yes"]
     assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
-    # 187 of 192; its Wilson interval reaches below 97 %.
+    # 187 of 192; its Wilson interval reaches below 97%.
     row = quality.loc["gender_word_accuracy"]
     assert row["value"] == pytest.approx(100 * 187 / 192) and row["n"] == 192 and row["met"] == "yes, not certain"
     # 10 occupations, 4 prompts, 6 images each: nurses are called chefs, and one image cannot be read.
@@ -394,7 +394,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
     assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
-    (finding,) = calibration.answers.quality.findings(calibration.summarise_requirements(table.reset_index()))
+    (finding,) = calibration.answers.quality.findings(calibration.summarize_requirements(table.reset_index()))
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in finding.details[-1]
 
 

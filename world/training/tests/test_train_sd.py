@@ -330,7 +330,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
         "one_gender_word": (1, 1),
     }
     # Two women, one of whom fits: a score of 0 where the world's are 40 and 20. Beside one who is told, a person of
-    # 75 % men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40 %:
+    # 75% men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40%:
     # scores of 100 against 0 and -20.
     assert rows["pair_score"].value == pytest.approx(-30) and rows["pair_score"].n == 2
     row = rows["pair_score_next_to_gendered"]

@@ -1,6 +1,6 @@
 """Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D).
 
-``accuracy`` (0–100 %) is what :func:`skill_accuracy` returns; ``verdicts`` has rows of ``dalleval_skill_verdicts``;
+``accuracy`` (0–100%) is what :func:`skill_accuracy` returns; ``verdicts`` has rows of ``dalleval_skill_verdicts``;
 ``confidence`` (0–1) is the level of intervals.
 """
 

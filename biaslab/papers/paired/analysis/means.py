@@ -73,7 +73,7 @@ def count_groups(shares: pd.DataFrame) -> pd.DataFrame:
     if (error > 1).any():
         row = int(error.argmax())
         raise InputError(
-            f"paired_percent_female: {percent[row]:g} % in row {row + 1} cannot come from n = {n[row]:g} people; n "
+            f"paired_percent_female: {percent[row]:g}% in row {row + 1} cannot come from n = {n[row]:g} people; n "
             "must count the people that the share is taken over."
         )
     frame = frame.assign(percent_female=exact, count=count, n=n)

@@ -3,12 +3,12 @@
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
    (people who look like their stereotype) and each group (people of one stereotype), another for identities. They
    treat people as independent. For an unbiased model with independent people, the aspect or a group is called biased in
-   3 % of samples; where every image shows one woman and one man, in 8 to 9 %. An identity may need a guideline if the
+   3% of samples; where every image shows one woman and one man, in 8 to 9%. An identity may need a guideline if the
    aspect, its group or its own count differs. It is called biased only where that guideline must change.
 2. **How large is an identity's share?** :func:`shrink_share` shrinks it towards its group's mean, among people
    without a stated gender.
 3. **How often is the other gender stated?** :func:`share_to_tell`; ``follows`` counts ten more people who follow.
-   A guideline for less than one prompt and less than 1 % of prompts is left out. At most 90 % of prompts state a
+   A guideline for less than one prompt and less than 1% of prompts is left out. At most 90% of prompts state a
    gender, so that plain ones remain. Where all prompts of a group state one, the share is that for p = 1.
 
 Source: paired paper, section 5; the rule is this project's.
@@ -265,8 +265,8 @@ def _describe_guideline(guideline: Guideline) -> str:
 
 
 def _format_percent(share: float) -> str:
-    # A small share is not rounded to 0 %.
-    return f"{100 * share:.{1 if 0 < share < 0.005 else 0}f} %"
+    # A small share is not rounded to 0%.
+    return f"{100 * share:.{1 if 0 < share < 0.005 else 0}f}%"
 
 
 def _format_p(test: _Test) -> str:

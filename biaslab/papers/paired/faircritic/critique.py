@@ -183,7 +183,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
 
     Columns round, aspect, batch_id, identity, status, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
     share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model lacks
-    support for some; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing and
+    support for some; percent_female with its 95% interval ci_low, ci_high (Wilson), n_people, n_missing and
     n_images.
     """
     import pandas as pd

@@ -21,7 +21,7 @@ SHARED_TRAINING = ("captions", "annotations", "")
 MIN_IMAGES = 6
 """Images per share (of the median occupation) below which intervals of captions as prompts are too narrow.
 
-Nominal 95 % intervals cover the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
+Nominal 95% intervals cover the truth in 81 to 84% of studies at 2 images, 90 to 93% at 4, and 94 to 96% at 6 and 8
 (``benchmarks/coverage.py``, ``captions``).
 """
 RANGES = {"paper": (-50, 50), "all": (-50, 50), "signed": (-100, 50)}
@@ -29,8 +29,8 @@ RANGES = {"paper": (-50, 50), "all": (-50, 50), "signed": (-100, 50)}
 DISTINGUISHABLE_FROM_HALF = 0.05
 """Level at which shares must differ from one half for an interval of a measure with an absolute value.
 
-Where all shares are one half, intervals cover the truth in as few as 30 % of studies; with this test, 0 is
-rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
+Where all shares are one half, intervals cover the truth in as few as 30% of studies; with this test, 0 is
+rejected in 6 to 9% at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
     "Training and generated images come from the same captions, but their pairs are not given. There is no interval "
@@ -182,7 +182,7 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
 
 
 def wilson_percent(count: ArrayLike, n: ArrayLike, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return Wilson limits (0–100 %) of shares ``count / n``; NaN where a count is missing.
+    """Return Wilson limits (0–100%) of shares ``count / n``; NaN where a count is missing.
 
     A printed share need not be a whole number of images: its count is rounded.
     """

@@ -94,7 +94,7 @@ def error_rates() -> pd.DataFrame:
     """Return precision and recall of the rule on 600 labelled lines of GCC's validation split (Sharma et al., 2018).
 
     Rows for each split, target (``usable``: depicted, grammatical in both swaps, and without another cue of gender;
-    ``depicted``) and statistic: value, ci_low and ci_high (Wilson's, 95 %) in %, and count of n lines.
+    ``depicted``) and statistic: value, ci_low and ci_high (Wilson's, 95%) in %, and count of n lines.
     """
     with resources.files(__package__).joinpath("depicted_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

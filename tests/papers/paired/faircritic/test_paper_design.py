@@ -1,6 +1,6 @@
 """One round of the embedded critic on the paper's prompts, with people of known shares: what remains, and why.
 
-No images: whoever is told a gender looks so in 97 % of cases, all others as the world's shares have it.
+No images: whoever is told a gender looks so in 97% of cases, all others as the world's shares have it.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
     assert len(after) >= 5
     before = expected(people, plain)
     assert before == pytest.approx([47.4, 19.0], abs=0.1)
-    # A share m is taken for the m' that the critic was shown, and q' = 1 - 1 / (2 m') of all are told, of whom 3 % do
+    # A share m is taken for the m' that the critic was shown, and q' = 1 - 1 / (2 m') of all are told, of whom 3% do
     # not follow: (1 - q') m + q' (1 - 0.97) remains.
     m, q = 0.5 + np.array(before) / 200, 1 - 1 / (1 + np.array(shown) / 100)
     assert np.array(after) == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)
