@@ -17,8 +17,8 @@ from biaslab.stats.checks import ratio
 
 BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
-"""image_id; instance (numbered from 0 in each image); object (its name); score (0–1); the box, in fractions (0–1) of the
-image's width and height; rle (COCO's compressed run-length encoding of the mask, empty if only the box is known);
+"""image_id; instance (numbered from 0 in each image); object (its name); score (0–1); the box, in fractions (0–1) of
+the image's width and height; rle (COCO's compressed run-length encoding of the mask, empty if only the box is known);
 height and width (of the mask in pixels; NaN if missing)."""
 
 

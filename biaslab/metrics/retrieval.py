@@ -51,13 +51,12 @@ def _log_choose(n: np.ndarray | int, k: int) -> np.ndarray:
 
 
 def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the Fréchet distance of two sets of features, treated as normal distributions (FID for Inception features).
+    """Return the Fréchet distance of two sets of features, treated as normal (FID for Inception features).
 
-    It is |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The trace of the matrix root is the sum of the singular values of A Bᵀ,
-    where AᵀA = S1 and BᵀB = S2. A and B are the centred features if there are fewer images than features, and otherwise
-    Cholesky factors. This takes one eighth of the time of a matrix square root. The arguments are
-    ``float (images, features)`` with at least 2 images each. Raises InputError: The shapes are wrong, or a value is not
-    finite.
+    It is |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The trace of the root is the sum of the singular values of ABᵀ, where
+    AᵀA = S1 and BᵀB = S2. A and B are the centred features if there are fewer images than features, and otherwise
+    Cholesky factors. This takes one eighth of the time of a matrix square root. Both arguments have the shape (images,
+    features), with at least 2 images. Raises InputError: The shapes are wrong, or a value is not finite.
     """
     sets = _sets(first, second)
     means = [s.mean(axis=0) for s in sets]
@@ -120,10 +119,11 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: 
     """Return the gender bias of the k images most similar to each text: (M - F) / (M + F).
 
     M and F are the numbers of images of men and of women. ``similarity``, ``float (texts, images)``, contains the
-    similarity of text i and image j. ``female`` and ``male``, ``bool (images,)``, state whether image j shows a woman or
-    a man; without ``male``, every image without a woman shows a man. The result is -1 to 1 for each text, and 0 if its k
-    images show neither. Of equally similar images, the first are retrieved. Sources: dalleval, appendix C.2, Table 14;
-    Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the shapes do not fit.
+    similarity of text i and image j. ``female`` and ``male``, ``bool (images,)``, state whether image j shows a woman
+    or a man; without ``male``, every image without a woman shows a man. The result is -1 to 1 for each text, and 0 if
+    its k images show neither. Of equally similar images, the first are retrieved. Sources: dalleval, appendix C.2,
+    Table 14; Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the shapes do
+    not fit.
     """
     female, images = align((0,), female=female, similarity=np.transpose(similarity))
     similarity, female = np.asarray(images, float).T, np.asarray(female, bool)
@@ -141,7 +141,7 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: 
 
 
 def recall_at(similarity: np.ndarray, k: int) -> np.ndarray:
-    """Return whether image i is among the k images most similar to text i; of equally similar images, the first count."""
+    """Return whether image i is among the k most similar to text i; of equally similar images, the first count."""
     similarity = np.asarray(similarity, float)
     own_similarity = np.diagonal(similarity)[:, None]
     precedes = np.tri(len(similarity), k=-1, dtype=bool) & (similarity == own_similarity)

@@ -87,9 +87,9 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     The parameters are those of scikit-image's ``structural_similarity`` by default: a uniform window of 7 x 7 pixels,
     sample covariance, K1 = 0.01, K2 = 0.03, a range of 255, and mirrored edges. The arguments are
-    ``uint8 (pairs, height, width)`` of one channel (:func:`luma`). The result is ``float32`` of the same shape, -1 to 1.
-    Source: triplets, section 4.1.3; Wang et al. 2004. Raises InputError: An array has another type or shape, or images
-    are smaller than the window.
+    ``uint8 (pairs, height, width)`` of one channel (:func:`luma`). The result is ``float32`` of the same shape, -1 to
+    1. Source: triplets, section 4.1.3; Wang et al. 2004. Raises InputError: An array has another type or shape, or
+    images are smaller than the window.
     """
     import cv2
 
@@ -139,8 +139,8 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
 
     Contours enclose regions in which the similarity, scaled to 0–255, is below a threshold. Contours with an area of
     more than 40 pixels (in images of 512 x 512, and in proportion for other sizes) are filled, and their pixels are
-    counted. ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each
-    pair, or a similarity of 0.5 if ``fixed``. The result is ``float64 (pairs,)``, 0–100. Source: triplets, section
+    counted. ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for
+    each pair, or a similarity of 0.5 if ``fixed``. The result is ``float64 (pairs,)``, 0–100. Source: triplets, section
     4.1.3, which states neither the threshold nor the minimum area.
     """
     import cv2
@@ -189,10 +189,10 @@ def bias_score(
 ) -> np.ndarray:
     """Return the bias score of objects, elementwise: ``C_m / (C_m + (n_m / n_f) C_f)``.
 
-    C are co-occurrence counts and n the sizes of the masculine and feminine prompt sets; all are broadcast. The score is
-    1 if the object occurs only with masculine prompts, 0 if only with feminine prompts, and 0.5 if equally often with
-    both. It is NaN for an object that never occurs. Source: triplets, equations 3 and 5. Raises InputError: A count is
-    negative, or a prompt set is empty.
+    C are co-occurrence counts and n the sizes of the masculine and feminine prompt sets; all are broadcast. The score
+    is 1 if the object occurs only with masculine prompts, 0 if only with feminine prompts, and 0.5 if equally often
+    with both. It is NaN for an object that never occurs. Source: triplets, equations 3 and 5. Raises InputError: A
+    count is negative, or a prompt set is empty.
     """
     counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
     masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
@@ -230,12 +230,12 @@ def dependency_groups_of_largest(
 ) -> np.ndarray:
     """Return the dependency group of each object: an array of names in :data:`DEPENDENCY_GROUPS`, or None.
 
-    An object is explicit if its name is one of the prompt's nouns. It is guided if the attention of any word covers more
-    than 0.7 of it. For an object in :data:`HUMANS`, coverage of more than 0.25 by a word for humans is sufficient.
+    An object is explicit if its name is one of the prompt's nouns. It is guided if the attention of any word covers
+    more than 0.7 of it. For an object in :data:`HUMANS`, coverage of more than 0.25 by a word for humans is sufficient.
     ``coverage`` is the maximum over all words (:func:`coverage`), ``human_coverage`` the maximum over words for humans;
     both are 0–1, or NaN if missing. The group is None if one coverage is NaN and the other is not large enough. (Nouns
-    without a detected object form the group ``hidden``.) Source: triplets, section 6.2. Raises InputError: A coverage is
-    outside 0–1, or the numbers of coverages and objects differ.
+    without a detected object form the group ``hidden``.) Source: triplets, section 6.2. Raises InputError: A coverage
+    is outside 0–1, or the numbers of coverages and objects differ.
     """
     objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage

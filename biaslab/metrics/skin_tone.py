@@ -71,8 +71,8 @@ def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
 def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` is as in :func:`srgb_to_lab`. Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: The computation is
-    unknown.
+    ``rgb`` is as in :func:`srgb_to_lab`. Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: The computation
+    is unknown.
     """
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
