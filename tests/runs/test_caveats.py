@@ -47,7 +47,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
     given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, beside = of(tmp_path, SCORES)
     assert world.startswith("`world` is no model") and "trained on drawings of the synthetic world" in judge
-    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "No image of these models was generated" in beside
+    assert "the Paired Stereotype Test (DALL-E 3)." in beside and "No image of these models was generated" in beside
     assert not any("SD 1." in text for text in (world, judge, beside))
     # What no table of the run shows needs no limit.
     assert len(of(tmp_path, ("paired_stereotype_score", ["world"]))) == 2
@@ -56,7 +56,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
 def test_printed_numbers_alone_are_named_by_paper(tmp_path):
     given(tmp_path, paired_percent_female=printed(PAIRED), paradox_percent_female=printed("paradox_percent_female"))
     (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_t_tests", []))
-    assert "the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3." in said
+    assert "the bias amplification paradox (SD 1.4); the Paired Stereotype Test (DALL-E 3)." in said
     assert said.startswith("The inputs of this run are the rounded values that the papers print")
 
 
