@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 COUNTS = ("up", "down", "unclear", "each", "rows")
 """Placeholders of a counted answer, in addition to columns."""
 _UNATTAINABLE = "Inconclusive: no test could be significant with so few observations."
-_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
+_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate, which is not called significant."
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Answer:
     p: str = ""  # Column of the p-value, adjusted over the tests of the answer; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # Column of the number of independent units.
-    unit: str = ""  # The unit of the estimate; by default the column's own.
-    n_unit: str = ""  # The unit of ``n``; by default the column's own.
+    unit: str = ""  # The unit of the estimate; the column's own where empty.
+    n_unit: str = ""  # Unit of ``n``; the column's own unit where empty.
     reference: float = 0.0  # The value that the estimate is compared with.
     reference_name: str = ""  # Meaning of the reference, such as ``no change``.
     mark_name: str = ""  # Name of a row in the small figure; without it the figure shows the estimate only.

@@ -60,8 +60,8 @@ def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
 
 
 def add_unit(text: str, unit: str) -> str:
-    """Return a number's text with its unit: ``45%``, ``45% female``, ``3 points``; without a unit, the text."""
-    return f"{text}{unit}" if unit.startswith("%") else f"{text} {unit}".rstrip()
+    """Return a number's text with its unit: ``45%``, ``3 points``; without a unit, the text."""
+    return f"{text}%" if unit == "%" else f"{text} {unit}".rstrip()
 
 
 def format_level(confidence: float) -> str:

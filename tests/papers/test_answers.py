@@ -74,7 +74,7 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
     # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
     assert found[3].details == (
         "Corrected for small-sample bias; uncorrected: 4.00 points.",
-        "The correction for small-sample bias exceeds the corrected estimate.",
+        "The correction for small-sample bias exceeds the corrected estimate, which is not called significant.",
     )
     # Both estimates are given wherever they differ, as they are written: 4 and 4.5, -3 twice, 1 and 1.1.
     said = "Corrected for small-sample bias; uncorrected: {} points."
