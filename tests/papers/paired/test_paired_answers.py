@@ -35,7 +35,8 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
     assert pairs.supported_answer == (
-        "Of 40, 22 follow their stereotype, 0 contradict it, and 18 are not significant (Holm's correction)."
+        "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 are not significant "
+        "(Holm's correction)."
     )
 
 
