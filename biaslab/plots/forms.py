@@ -330,8 +330,8 @@ def trends(
 ) -> Figure:
     """Plot estimates along an ordered column, joined by lines, with their intervals.
 
-    Rows must be in the order of ``x``. Numbers are to scale, texts at equal distances. Values of ``color`` are slightly
-    offset from one another; ``sharey`` gives all panels one y axis.
+    Rows must be in the order of ``x``. Numbers are positioned to scale, texts at equal distances. Values of ``color``
+    are slightly offset from one another; ``sharey`` gives all panels one y axis.
     """
     if table[value].isna().all():
         return style.message_figure(NO_VALUES)
