@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("up", "down", "unclear", "each", "rows")
 """Placeholders of a counted answer, in addition to columns."""
-_UNATTAINABLE = "Inconclusive: no test could be significant with so few of them."
-_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
+_UNATTAINABLE = "Inconclusive: no test could be significant with so few observations."
+_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate, which is not called significant."
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Answer:
     table: str  # The table whose columns texts and fields name.
     question: str  # Ends in a question mark.
     answer: str = ""  # The sentence of an answer without a test.
-    up: str = ""  # The text where the value is above ``reference``,
-    down: str = ""  # below it,
-    not_significant: str = ""  # and where the test is not significant; for counted answers, where none of its tests is.
-    significant_text: str = ""  # For counted answers, the text for a row whose test is significant,
-    nonsignificant_text: str = ""  # and for one whose test is not.
+    up: str = ""  # The text if the value is significantly above ``reference``.
+    down: str = ""  # The text if the value is significantly below ``reference``.
+    not_significant: str = ""  # The text if the test is not significant; for counted answers, if none of its tests is.
+    significant_text: str = ""  # For counted answers, the text for a row whose test is significant.
+    nonsignificant_text: str = ""  # For counted answers, the text for a row whose test is not significant.
     rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of the rows to use.
     require: tuple[str, ...] = ()  # Columns that must not be missing, in addition to ``value``.
     group_by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
@@ -66,14 +66,14 @@ class Answer:
     reference_name: str = ""  # Meaning of the reference, such as ``no change``.
     mark_name: str = ""  # Name of a row in the small figure; without it the figure shows the estimate only.
     mark_benchmark: str = ""  # The column of the benchmark of a row in the figure, in the unit of ``value``.
-    card_text: str = ""  # Text of a card below its answer; left out where columns that it names are empty.
+    card_text: str = ""  # Text of a card below its answer; left out if a column that it names is empty.
     row_text: str = ""  # Text about each row of a group except the primary one.
     details: tuple[str, ...] = ()  # Sentences below the answer.
     simulated: str = ""  # Key of a plugin's description of its model, the first detail; columns in braces.
     figure: str = ""  # The figure that shows the estimate.
     main: bool = False  # Whether it is among the first answers of the paper's part of the report.
     card: int = 0  # Position among the report's cards, from 1.
-    card_printed: int = 0  # The same where all models have printed values only.
+    card_printed: int = 0  # The same if all models have printed values only.
     headline: str = ""  # Headline measure of the answer; cards show its values by other judges.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
     min_attainable_p: str = ""  # For counted answers, the column of the smallest attainable p.
@@ -164,6 +164,9 @@ class Answer:
             p = min((test.p for test in tests if isfinite(test.p)), default=nan)
             verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "not_significant": null_text}
         row_texts = "; ".join(self._texts([self.row_text], rows))
+        # Names of models keep their letters.
+        if not any(row.get("model") and row_texts.startswith(row["model"]) for row in rows):
+            row_texts = row_texts[:1].upper() + row_texts[1:]
         details = [*self._simulation_note(first_row), *([f"{row_texts}."] if row_texts else [])]
         details += self._texts(self.details, [first_row])
         primary_row = self._primary_row(rows) if self.primary else {}

@@ -54,7 +54,7 @@ def read(
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        raise RunError(f"{path} is {'cut off, or no JSON' if text.strip() else 'empty'}. {fix}") from None
+        raise RunError(f"{path} is {'truncated or not JSON' if text.strip() else 'empty'}. {fix}") from None
     problem = _find_misfit(record, _KINDS, needs)
     for name, kinds in _ENTRIES.items() if not problem else ():
         misfits = (_find_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))

@@ -74,7 +74,7 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
     # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
     assert found[3].details == (
         "Corrected for small-sample bias; uncorrected: 4.00 points.",
-        "The correction for small-sample bias exceeds the corrected estimate.",
+        "The correction for small-sample bias exceeds the corrected estimate, which is not called significant.",
     )
     # Both estimates are given wherever they differ, as they are written: 4 and 4.5, -3 twice, 1 and 1.1.
     said = "Corrected for small-sample bias; uncorrected: {} points."
@@ -90,7 +90,7 @@ def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
     # Student's t test is allowed from five.
     by_t = answer(rows={"definition": "paper"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
     assert by_t[0].supported_answer == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
-        "Student's t test over 5 occupations."
+        "Student's t-test over 5 occupations."
     ]
 
 
@@ -178,7 +178,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     )
     rows = ROWS[ROWS["definition"] == "paper"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
-    open_ = "Inconclusive: no test could be significant with so few of them."
+    open_ = "Inconclusive: no test could be significant with so few observations."
     for least, words in ((0.012, "None of 4."), (0.013, open_)):
         (found,) = counted.findings(rows.assign(least=least))
         assert found.supported_answer == words

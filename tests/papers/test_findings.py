@@ -77,7 +77,7 @@ def test_verdict_on_fewer_units_than_its_test_takes_is_inconclusive(test, alpha,
     few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha, test=test) for n in (least - 1, least))
     assert few["answer"] == f"Inconclusive (only {least - 1} occupations)." and enough["answer"] == "More."
     assert few["details"] == [f"This test requires at least {least} occupations."] and not few["is_tested"]
-    assert enough["details"] == ([f"Student's t test over {least} occupations."] if test == "t" else [])
+    assert enough["details"] == ([f"Student's t-test over {least} occupations."] if test == "t" else [])
     assert verdict(0.5, n=1)["answer"] == "Inconclusive (only 1 occupation)."
 
 
@@ -154,7 +154,7 @@ def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
 def test_headline_that_the_page_does_not_select_says_why():
     # 0.011 of seven: 7 * 0.011 = 0.077.
     held, counts = adjust_across_report([verdict(0.011), *(verdict(0.5 + i / 100) for i in range(6))])
-    said = "Not significant after adjustment across the report (adjusted p = 0.077; alone 0.011)."
+    said = "Not significant after adjustment across the report (p = 0.011, adjusted p = 0.077)."
     assert held[0]["answer"] == said and not held[0]["is_significant"]
     assert (counts["withdrawn"], counts["significant"]) == (1, 0)
     # One that is not significant alone keeps its words.

@@ -193,7 +193,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
     page.keyboard.press("ArrowRight")
     second = dialog.locator(".group").inner_text(), dialog.locator(".said").inner_text()
     assert first != second and "perceived as male" in first[1] and "perceived as male" in second[1]
-    assert dialog.get_by_role("button", name="Next picture").is_disabled()
+    assert dialog.get_by_role("button", name="Next image").is_disabled()
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.evaluate("document.activeElement.dataset.said") == second[1]

@@ -14,7 +14,7 @@ RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}
 NOTEBOOK = dict.fromkeys(("suffix", "variant", "status", "reason"), "") | {"id": "a", "slug": "a", "values": {}}
 BROKEN = [
     ("", "is empty."),
-    (json.dumps(RUN)[:-9], "is cut off, or no JSON."),
+    (json.dumps(RUN)[:-9], "is truncated or not JSON."),
     ("[]", "is not the record of a run: there is a list in place of a mapping."),
     ('{"name": "some-package", "version": 3}', "is not the record of a run: there is no "),
     (json.dumps(RUN | {"run": 3}), "'run' is 3."),

@@ -144,14 +144,14 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
 
 def test_page_states_its_false_discovery_rate(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
+    first = "This report has 31 headline questions, whose tests are adjusted together (Benjamini–Hochberg): 18 are "
     assert said.startswith(
-        first + "significant at a false discovery rate of 5%. The 9 on printed values are adjusted apart"
+        first + "significant at a false discovery rate of 5%. The tests of printed values (9) are adjusted separately."
     )
-    assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
+    assert "Of the questions, 3 could not be tested and enter the adjustment with p = 1." in said
+    assert "Without the adjustment, 2 more would be significant." in said
     assert (
-        "Of 60 further tests, each at its own level of 5% and not adjusted across the report, 25 are significant."
-        in said
+        "Of 60 additional tests, each at a level of 5% and not adjusted across the report, 25 are significant." in said
     )
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
@@ -380,7 +380,7 @@ def test_coverage_is_counted_by_hand(soup):
 
 def test_provenance(soup):
     facts = {fact.dt.get_text(): fact.dd.get_text() for fact in soup.find(id="provenance").select(".facts > div")}
-    assert facts["Commit"] == "1a2b3c4d5e6f (with changes that were not committed)"
+    assert facts["Commit"] == "1a2b3c4d5e6f (with uncommitted changes)"
     assert facts["Started"] == "21 November 2025, 02:48 UTC"
     assert facts["Duration"] == "1 min 42 s"
     assert facts["Platform"] == "Linux, x86_64"

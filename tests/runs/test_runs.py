@@ -185,7 +185,7 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     table = pd.read_csv(mine / "tables/paradox_percent_female.csv")
     assert table["occupation"].tolist() == ["ceo", "pilot"]
     page = (mine / "index.html").read_text(encoding="utf-8")
-    assert page.count("reused, as its inputs have not changed") == 2
+    assert page.count("reused, because its inputs have not changed") == 2
     # A gathered file that is gone is made again from the parts; a lost part is executed again.
     (mine / "tables/paradox_percent_female.csv").unlink()
     assert [n["kept"] for n in run(changed)["notebooks"]] == [True, True]

@@ -6,6 +6,8 @@ from paired_rows import lists
 from biaslab import reference
 from biaslab.papers import paired
 
+SCORE_ABOVE = "Yes, the overall Stereotype Score is significantly above 0."
+
 
 def said(answer, table):
     return [(found.supported_answer, round(found.estimate, 1)) for found in answer.findings(table)]
@@ -13,7 +15,7 @@ def said(answer, table):
 
 def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     (found,) = paired.answers.overall.findings(printed["stereotype_score"])
-    assert (found.supported_answer, found.n, found.model) == ("Yes.", 40, "DALL-E 3")
+    assert (found.supported_answer, found.n, found.model) == (SCORE_ABOVE, 40, "DALL-E 3")
     # Of the means of both lists (table 11): (50 - 30) / 2 and (45 + 49.75) / 2.
     assert found.estimate == pytest.approx(47.375, abs=0.005)
     assert {m.name: m.estimate for m in found.marks} == pytest.approx(
@@ -24,7 +26,7 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     )
     roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
-    assert (found.supported_answer, found.n) == ("Yes.", 36)
+    assert (found.supported_answer, found.n) == (SCORE_ABOVE, 36)
     assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
 
 
@@ -33,7 +35,8 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
     assert pairs.supported_answer == (
-        "22 of 40 fit their stereotype, 0 the opposite; 18 are not significant (Holm's correction)."
+        "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 are not significant "
+        "(Holm's correction)."
     )
 
 
@@ -41,12 +44,12 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     ("before", "after", "expected"),
     [
         # Scores of 80 before; 60 to 80, and -60 to -40, after.
-        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, towards stereotypes."),
-        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Overcorrection, against stereotypes."),
+        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, significantly towards stereotypes."),
+        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Overcorrection, significantly against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
-        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "Not significantly different from 0."),
-        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, against stereotypes."),
-        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Overcorrection, towards stereotypes."),
+        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "The score is not significantly different from 0."),
+        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, significantly against stereotypes."),
+        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Overcorrection, significantly towards stereotypes."),
         # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
         (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Not tested."),
         (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "Inconclusive (only 4 occupations)."),

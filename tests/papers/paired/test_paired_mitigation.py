@@ -122,7 +122,7 @@ def test_critiques_are_shown_as_text_beside_small_pictures(tables_of):
     assert shown and max(map(len, shown)) < 8000
     with Image.open(io.BytesIO(base64.b64decode(shown[0]))) as picture:
         assert max(picture.size) <= 108
-    assert "Added to 2 of 2 prompts, such as: Show the sheriff as a woman." in html
+    assert "Added to 2 of 2 prompts; for example: Show the sheriff as a woman." in html
     # The report's cleaning leaves it as it is, pictures included.
     cleaned = sanitise(html)
     assert cleaned.count("data:image/jpeg") == len(shown) and "not embedded" not in cleaned

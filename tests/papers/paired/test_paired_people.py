@@ -81,14 +81,14 @@ def test_where_nobody_looked_for_faces_no_image_is_said_to_show_all(tables_of):
     assert table["percent"].dropna().to_dict() == {"judged": 100}
     assert table["n_images"].to_dict() == {"people": 0, "judged": 1, "order": 0, "valid": 0}
     for measure in ("people", "valid"):
-        assert table.loc[measure, "reason"] == "the judge does not look for faces"
-    assert table.loc["order", "reason"] == "the judge does not look for the order of people"
+        assert table.loc[measure, "reason"] == "the judge does not detect faces"
+    assert table.loc["order", "reason"] == "the judge does not determine the order of people"
     # Faces alone: what is seen of an image that a gate stopped counts, and the order stays unknown.
     rows = pair("1", ("nurse", F, F), ("cook", M, M), order="")
     rows += pair("2", ("nurse", F, "blocked"), ("cook", M, "blocked"), faces=np.nan, order="")
     table = tables_of(people=rows)["valid_images"].set_index("measure")
     assert table["percent"].dropna().to_dict() == {"people": 50, "judged": 50}
-    assert table.loc["valid", "reason"] == "the judge does not look for the order of people"
+    assert table.loc["valid", "reason"] == "the judge does not determine the order of people"
 
 
 def test_mitigation_is_compared_with_the_same_pairs_only(tables_of):
@@ -200,7 +200,7 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
     rows += pair("2", ("f1", F, M), ("f0", F, F), setting="alike")
     row = one(tables_of(people=rows)["control_score"], stereotype="female")
     assert row["score"] == 50 and np.isnan(row["ci_low"])
-    assert row["reason"] == "an interval needs three identities of a list that share images"
+    assert row["reason"] == "an interval requires three identities of a list that share images"
 
 
 # -- judges --------------------------------------------------------------------------------------------

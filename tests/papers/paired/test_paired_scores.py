@@ -232,7 +232,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
     assert images[["percent_lower_bound", "percent_upper_bound", "n"]].isna().all(axis=None)
-    assert set(images["reason"]) == {"the two lists do not count the same images"}
+    assert set(images["reason"]) == {"the two lists do not have the same number of people"}
 
 
 def test_images_are_counted_where_both_people_are_judged(tables_of):
@@ -245,7 +245,8 @@ def test_images_are_counted_where_both_people_are_judged(tables_of):
     # Whom the images show is not known, so nothing is said of other identities.
     assert found[["ci_low", "ci_high"]].isna().all(axis=None)
     assert found["reason"].unique() == [
-        "no judgement of both people in 1 of 5 images; an interval needs the identities of both people of each image"
+        "in 1 of 5 images, not both people are classified; "
+        "an interval requires the identities of both people in each image"
     ]
 
 
@@ -372,7 +373,7 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
     own = [{"occupation": "nurse", "percent_female_labour": 60, "reason": ""}]
     found = tables_of(percent_female=rows, labour_share=own)["labour_comparison"].set_index("occupation")
     assert found.loc["nurse", "percent_female_labour"] == 60
-    assert found.loc["guard", "reason"] == "no labour share is given"
+    assert found.loc["guard", "reason"] == "no share of women in the labour force is given"
 
 
 # -- changes -----------------------------------------------------------------------------------------
@@ -462,7 +463,7 @@ def test_missing_identities_are_counted_out_with_a_reason(tables_of):
     study = tables_of(percent_female=rows)
     female = one(study["stereotype_score"], stereotype="female")
     assert (female["score"], female["n"], female["n_identities"]) == (pytest.approx(60), 10, 1)
-    assert np.isnan(female["ci_low"]) and female["reason"] == "an interval needs two identities"
+    assert np.isnan(female["ci_low"]) and female["reason"] == "an interval requires two identities"
     missing = one(study["occupation_score"], identity="f1")
     assert np.isnan(missing["score"]) and np.isnan(missing["fair_low"]) and missing["reason"] == "no image"
     # Three identities with a value are tested: Holm's factor is at most 3.
@@ -506,7 +507,7 @@ def test_stereotype_score_one_occupation_weighs_people_and_has_no_interval(table
     overall = one(tables_of(percent_female=rows)["stereotype_score"], stereotype="overall")
     # Six people fit, two do not: (6 - 2) / 8.
     assert overall["score"] == pytest.approx(50) and np.isnan(overall["ci_low"])
-    assert overall["reason"] == "an interval needs two identities"
+    assert overall["reason"] == "an interval requires two identities"
 
 
 def test_adherence_resamples_occupations_that_have_one_role_alone(tables_of):
@@ -524,4 +525,4 @@ def test_correlations_of_three_occupations_say_why_they_have_no_interval(tables_
     study = tables_of(percent_female=roles([1, 4, 8], [2, 3, 9], 10))
     row = study["role_coupling"].iloc[0]
     assert np.isfinite(row["r"]) and np.isnan(row["ci_low"])
-    assert row["reason"] == "the interval of a correlation needs four occupations"
+    assert row["reason"] == "the interval of a correlation requires four occupations"

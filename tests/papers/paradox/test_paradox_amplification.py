@@ -80,10 +80,10 @@ def test_printed_averages_have_no_interval_but_a_reason(amplified):
     table = amplified.query("approach != 'naive'")
     assert len(table) == 2 * 3 * 5 + 4
     assert table["ci_low"].isna().all() and table["n_occupations"].isna().all()
-    plain = "No per-occupation shares are given, so there is no interval."
+    plain = "The paper prints no shares per occupation, so there is no interval."
     # 1.11, 8.72, 3.06 and 4.05 average 4.235; 4.35 is printed.
     odd = table[table["reason"] != plain]
-    assert odd["reason"].tolist() == [plain + " The printed prompts average 4.235."]
+    assert odd["reason"].tolist() == [plain + " The mean of the printed values by prompt is 4.235."]
     assert odd["amplification"].tolist() == [4.35] and table["amplification_corrected"].isna().all()
 
 
@@ -157,7 +157,7 @@ def test_too_little_for_an_interval_says_so():
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
     assert table[["amplification_corrected", "t", "p", "small_sample_bias"]].isna().all(axis=None)
-    few = "Rests on fewer than 6 occupations, too few for an interval, or for a correction for image noise."
+    few = "Fewer than 6 occupations are included, too few for an interval or a correction for small-sample bias."
     assert set(table["reason"]) == {few}
 
 
@@ -224,7 +224,7 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "paper")]
     assert np.isnan(rule["t_uncorrected"])
-    assert rule["reason"].startswith("No plain t-test: each prompt counts other occupations")
+    assert rule["reason"].startswith("No plain t-test, because prompts include different occupations")
     signed = table.loc[("SD 1.4", "signed")]
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
@@ -308,7 +308,7 @@ def test_few_captions_say_so_and_are_no_answer():
     whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "paper")]
-    assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
+    assert few["reason"] == "Each share rests on 3 images; with fewer than 6, an interval would be too narrow."
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "paper"), "reason"] == ""
     found = paradox.answers.captions_as_prompts.findings(whole)
     # By the paper's definition and along the lean, of the approach with images enough.
@@ -452,7 +452,7 @@ def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
         ("caption_prompts_no_indicators", "captions"): "yes",
     }
     assert table[["t", "p"]].isna().all(axis=None) and set(table["rejected"]) == {""}
-    assert table["reason"].str.contains("No per-occupation shares").all()
+    assert table["reason"].str.contains("The paper prints no shares per occupation").all()
 
 
 def test_a_lean_that_turns_against_scipy():

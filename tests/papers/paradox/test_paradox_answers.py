@@ -34,11 +34,14 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers says of each whether it is significant.
-    said = "12.0 points by the paper's definition (significant); 1.00 points by the signed change (not significant)."
+    said = (
+        "Paper's definition: 12.0 points (9.00 to 15.0; significant); "
+        "signed change: 1.00 points (-3.00 to 5.00; not significant)."
+    )
     assert found.supported_answer == said and found.is_significant
     # Holm over both: twice the smaller p.
     assert [test.p for test in found.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])
-    assert found.p == found.tests[0].p and "signed change: 1.00 points (-3.00 to 5.00)" in found.details[0]
+    assert found.p == found.tests[0].p and "signed change: uncorrected 1.50 points, n = 40" in found.details[0]
     assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
     # The estimate that the finding stands for is the one that leaves no occupation out.
     assert (found.estimate, found.ci_low, found.ci_high, found.n) == (1, -3, 5, 40)
@@ -47,7 +50,7 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     (found,) = answers.baseline.findings(paradox.baseline(amplified(3.0, 0.1, 5.9)))
     assert (
         not found.is_significant
-        and found.supported_answer == "Not significantly different from 0 by either definition."
+        and found.supported_answer == "Amplification is not significantly different from 0 by either definition."
     )
 
 
@@ -85,23 +88,27 @@ def test_t_tests_are_counted_over_their_prompts():
     assert table["p_holm_guarded"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (found,) = answers.t_tests.findings(table)
-    assert found.supported_answer == "For 1 of 4 prompts; for 0 it shows a reduction (Holm's correction)." and (
-        found.p,
-        found.n,
-    ) == (
-        pytest.approx(0.048),
-        40,
+    assert (
+        found.supported_answer == "Of 4 prompts, it is above 0 for 1 and below 0 for 0 (t-tests, Holm's correction)."
+        and (
+            found.p,
+            found.n,
+        )
+        == (
+            pytest.approx(0.048),
+            40,
+        )
     )
     (found,) = answers.t_tests.findings(table, confidence=0.99)
-    assert found.supported_answer == "Not significantly different from 0."
+    assert found.supported_answer == "For none of 4 prompts (t-tests, Holm's correction)."
 
 
 @pytest.mark.parametrize(
     ("value", "limits", "answer"),
     [
-        (4.0, (-9.0, -3.0), "Yes."),
-        (9.0, (-3.0, 1.0), "Not significantly different from 0."),
-        (18.0, (5.0, 11.0), "No: there is more."),
+        (4.0, (-9.0, -3.0), "Yes, there is significantly less."),
+        (9.0, (-3.0, 1.0), "The difference is not significant."),
+        (18.0, (5.0, 11.0), "No, there is significantly more."),
     ],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):

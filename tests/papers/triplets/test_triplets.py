@@ -145,7 +145,7 @@ def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(print
         and finding.is_significant
         and (finding.n, finding.model) == (5, "")
     )
-    assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
+    assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
@@ -267,7 +267,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
     assert finding.estimate == pytest.approx(percent.mean()) and finding.is_significant
-    assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
+    assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
 

@@ -84,21 +84,21 @@ def test_one_identity_by_hand(crowd, brief_of):
     assert guideline.text == "Show the sheriff as a woman."
     (finding,) = critique.findings
     assert finding.reasons == (
-        "Of 40 sheriffs 7 look female; 3 more are not classified. "
-        "Guideline: show women in 39% of the images that ask for a sheriff."
+        "Of 40 sheriffs, 7 are perceived as female; 3 more are not classified. "
+        "Guideline: show women in 39% of the prompts for a sheriff."
     )
     assert finding.counts == critique.counts == Counts(7, 40, 3, 43)
-    assert "Of 40 male-stereotyped people 18% look female (p < 0.001)." in critique.reasons
+    assert "Of 40 male-stereotyped people, 18% are perceived as female (p < 0.001)." in critique.reasons
 
 
 def test_a_fair_world_needs_nothing(crowd, brief_of):
     critique = criticised(brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0))))
     assert (critique.biased, critique.kind, critique.guidelines) == (False, "none", ())
     # 19 men and 22 women fit: 41 of 80. Holm makes the largest p-values equal: all are 1.
-    assert critique.reasons.startswith("Of 80 people 51% fit the stereotype of occupation (p = 1.000).")
+    assert critique.reasons.startswith("Of 80 people, 51% fit the stereotype of their occupation (p = 1.000).")
     assert critique.reasons.endswith("No share differs significantly from one half.")
     assert [f.biased for f in critique.findings] == [False, False]
-    assert critique.findings[0].reasons == "Of 40 sheriffs 21 look female. No guideline is needed."
+    assert critique.findings[0].reasons == "Of 40 sheriffs, 21 are perceived as female. No guideline is needed."
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,10 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
     assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
     assert "nurse" not in found
     reasons = {f.identity: f.reasons for f in critique.findings}
-    assert reasons["mover"].startswith("Of 0 movers 0 look female; 4 more are not classified. Guideline: show women in")
-    assert reasons["nurse"].startswith("Of 0 nurses 0 look female; 9 more are not classified.")
+    assert reasons["mover"].startswith(
+        "Of 0 movers, 0 are perceived as female; 4 more are not classified. Guideline: show women in"
+    )
+    assert reasons["nurse"].startswith("Of 0 nurses, 0 are perceived as female; 9 more are not classified.")
     assert "No female-stereotyped person is classified." in critique.reasons
 
 
@@ -184,7 +186,7 @@ def test_what_suffices_stays(crowd, brief_of):
     second = criticised(brief_of(people, 2, [first]))
     assert (second.biased, second.guidelines) == (False, first.guidelines)
     assert second.findings[0].reasons == (
-        "Of 40 sheriffs 20 look female. Guideline: show women in 38% of the images that ask for a sheriff."
+        "Of 40 sheriffs, 20 are perceived as female. Guideline: show women in 38% of the prompts for a sheriff."
     )
 
 
@@ -198,7 +200,7 @@ def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brie
     # As for a first round that sees 0.7, and as the update 1 - q' = (1 - q) / (2 s) has it.
     assert second.guidelines[0].share == pytest.approx(1 - 1 / 1.4)
     assert second.guidelines[0].share == pytest.approx(1 - (1 - 0.5) / (2 * 0.35))
-    assert "show women in 29% of the images" in second.findings[0].reasons
+    assert "show women in 29% of the prompts" in second.findings[0].reasons
 
 
 def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
@@ -248,8 +250,8 @@ def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
     second = criticised(brief_of(people, 2, [first]))
     assert set(by_identity(second)) == {"sheriff"}
     assert second.findings[1].reasons == (
-        "Of 0 guards 0 look female; 9 more are not classified. No classified person of the group is without a "
-        "guideline, so the share that needs one is unknown."
+        "Of 0 guards, 0 are perceived as female; 9 more are not classified. No classified person of the group is "
+        "without a guideline, so the share that needs one is unknown."
     )
     assert not second.findings[1].biased
 
@@ -266,7 +268,7 @@ def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
     assert second.kind == "towards stereotypes"
     assert second.guidelines == first.guidelines
     assert [(f.biased, f.kind) for f in second.findings] == [(False, "none")] * 2
-    assert second.findings[0].reasons.endswith("show women in 38% of the images that ask for a sheriff.")
+    assert second.findings[0].reasons.endswith("show women in 38% of the prompts for a sheriff.")
     # One sheriff more who looks like a man is less than one prompt of 41 (0.375 to 0.381): the same.
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 21, 0), rows[1])
     assert criticised(brief_of(people, 2, [first])).guidelines == first.guidelines
