@@ -126,15 +126,15 @@ class Answer:
 
     def _finding_of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
         details: list[str] = list(self._simulation_note(row))
-        test: dict[str, Any] = {}
+        alpha = stats.significance(confidence)
+        test: dict[str, Any] = {"alpha": alpha}
         if self.up:
-            alpha = stats.significance(confidence)
             p, notes = self._guarded_p(row, alpha)
             details += notes
             side = row[self.value] - self.reference
             words = formatting.direction(side, side, self.up, self.down, self.not_significant)
             null_text = self._text(self.not_significant, row)
-            test = {"not_significant": null_text, "p": p, "alpha": alpha, "test": self.test}
+            test |= {"not_significant": null_text, "p": p, "test": self.test}
         else:
             words = self.answer
         details += self._texts([self.row_text], [member for member in group if member is not row])
@@ -157,12 +157,12 @@ class Answer:
         if len({row.get("model") for row in rows}) > 1:
             first_row["model"] = ""
         smallest_p = [row[self.min_attainable_p] for row in rows if self.min_attainable_p and isfinite(row[self.p])]
-        verdict: dict[str, Any] = {}
+        verdict: dict[str, Any] = {"alpha": alpha}
         if self.not_significant:
             can_be_significant = not self.min_attainable_p or stats.can_be_significant(smallest_p, alpha)
             null_text = self._text(self.not_significant if can_be_significant else _UNATTAINABLE, first_row)
             p = min((test.p for test in tests if isfinite(test.p)), default=nan)
-            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "not_significant": null_text}
+            verdict |= {"p": p, "test": self.test, "tests": tests, "not_significant": null_text}
         row_texts = "; ".join(self._texts([self.row_text], rows))
         # Names of models keep their letters.
         if not any(row.get("model") and row_texts.startswith(row["model"]) for row in rows):

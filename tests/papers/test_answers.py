@@ -12,6 +12,7 @@ import yaml
 from biaslab import plugins
 from biaslab.errors import InputError
 from biaslab.papers import answers
+from biaslab.papers.findings import adjust_across_report
 from biaslab.schema import tables
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,14 @@ def test_a_group_is_counted_by_its_tests(answer):
     # A row on too few units is not counted, although its p is below the level.
     (few,) = counted.findings(ROWS.assign(n_occupations=[5, 62, 40, 40, 40]))
     assert few.supported_answer == "1 up, 1 down, 2 open of 4." and few.p == 0.001
+
+
+def test_level_of_untested_finding_follows_confidence(answer):
+    (tested,) = answer(**VERDICT, rows={"definition": "signed"}).findings(ROWS, confidence=0.8)
+    (untested,) = answer(answer="{amplification} points.", rows={"definition": "signed"}).findings(ROWS, confidence=0.8)
+    records = [{**finding.as_record(), "main": True} for finding in (tested, untested)]
+    # The report's level is the smallest of its findings: 1 - 0.8.
+    assert adjust_across_report(records)[1]["alpha"] == pytest.approx(0.2)
 
 
 def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_are_significant(answer):
