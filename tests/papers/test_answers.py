@@ -254,7 +254,7 @@ def named(one):
 def test_answers_name_columns_of_their_table(folder):
     for name, one in vars(answers.load_answers(folder)).items():
         assert one.table in tables.schemas(), name
-        known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
+        known = {c.name for c in tables.schema(one.table).columns} | {"interval", "value_with_unit", *one.columns}
         known |= set(answers.COUNTS) if one.group_by and not one.up else set()
         # A verdict has a test.
         assert one.p or not one.not_significant, name

@@ -78,7 +78,7 @@ class Custom(Part):
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
-            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
+            asks = f"such as {file['text'][0]!r}; their prompts are {', '.join(map(repr, table['text'][:3]))}."
             raise InputError(f"No image of {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
         if (twice := rows["prompt_id"].duplicated()).any():
             text, name = rows.loc[twice, "text"].iloc[0], self._pipeline.image_folder.name
@@ -103,7 +103,7 @@ class Custom(Part):
         groups = list(dict.fromkeys(group_names))
         if custom_prompts.ALL in groups:
             raise InputError(
-                f"A group is called {custom_prompts.ALL!r}, which is the mean over groups; name it otherwise."
+                f"A group is called {custom_prompts.ALL!r}, the name of the mean over groups; rename the group."
             )
         return groups
 
@@ -272,7 +272,7 @@ class Custom(Part):
             answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
             reasons = replies["reason"].where(replies["reason"] != "", replies["status"])
             reasons = reasons.where(replies["answer"] != NO_PERSON, "the judge detects no person")
-            reasons = reasons.where((reasons != "") | (answer != ""), "no answer of the list").where(answer == "", "")
+            reasons = reasons.where((reasons != "") | (answer != ""), "no answer from the list").where(answer == "", "")
             person_status = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
                 people_asked[["image_id", "group", "text", "position"]].assign(

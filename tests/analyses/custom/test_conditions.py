@@ -64,7 +64,10 @@ def test_prompts_layout_of_magbig_has_its_group_in_the_column_name(tmp_path):
     ("text", "names"),
     [
         ("prompt,condition\na,neutral\nb,fair\n", "no column group"),
-        ("prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n", "'c' is no prompt of 'neutral'"),
+        (
+            "prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n",
+            "'c' has no counterpart in the condition 'neutral'",
+        ),
         ("prompt,group,condition\na,x,neutral\na,x,neutral\n", "'a' occurs twice"),
         ("occupation,prompt\ncook,a\ncook,A \n", "'A ' occurs twice"),
     ],
@@ -131,7 +134,7 @@ def test_conditions_two_conditions_are_adjusted_together():
     mean = rows[rows["group"] == "all"].set_index("condition")
     assert mean["p"].to_dict() == {"fair": 2 / 2**10, "style": 2 / 2**9}
     assert mean["p_holm"].to_dict() == {"fair": 4 / 2**10, "style": 4 / 2**10}
-    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, by 100")
+    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, it is 100 points higher")
 
 
 def test_conditions_without_any_are_an_empty_table():
