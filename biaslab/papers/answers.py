@@ -61,7 +61,7 @@ class Answer:
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # Column of the number of independent units.
     unit: str = ""  # The unit of the estimate, or a column with it in braces; the column's own where empty.
-    n_unit: str = ""  # Unit of ``n``; the column's own unit where empty.
+    n_unit: str = ""  # Unit of ``n``, or a column with it in braces; the column's own unit where empty.
     as_points: tuple[str, ...] = ()  # Columns of shares (0–1) that texts and estimates have in percentage points.
     reference: float = 0.0  # The value that the estimate is compared with.
     reference_name: str = ""  # Meaning of the reference, such as ``no change``.
@@ -187,7 +187,7 @@ class Answer:
         self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **values: Any
     ) -> Finding:
         if self.n:
-            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n)}
+            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n).format_map(row)}
         if self.mark_name:
             mark_fields = ("name", "estimate", "ci_low", "ci_high")
             marks: list[dict[str, Any]] = [
@@ -243,7 +243,7 @@ class Answer:
         return {c.name: c.unit for c in tables.schema(self.table).columns}.get(column, "")
 
     def _value_unit(self, row: Mapping[str, Any]) -> str:
-        """Return the unit of a row's value; a declared unit may name a column."""
+        """Return the unit of a row's value."""
         return self._unit(self.unit, self.value).format_map(row)
 
     def _texts(self, texts: Iterable[str], rows: Iterable[dict]) -> list[str]:

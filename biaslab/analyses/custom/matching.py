@@ -61,7 +61,7 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
         n_several = sum(len(faces) > 1 for faces in detector.faces(images)) if images else 0
         if n_several > len(images) / 2:
             sentences.append(
-                f"{n_several} of {len(images)} sampled images of {folder.name} show several faces. Only images with "
+                f"{n_several} of {len(images)} images tried of {folder.name} show several faces. Only images with "
                 "exactly one face are judged; all others are left out. Set custom.all_faces=true to judge each face."
             )
     return sentences

@@ -46,10 +46,10 @@ def condition_people(pipeline: Pipeline) -> pd.DataFrame:
     """
     part = pipeline.part(Custom)
     if part.condition_prompts().empty:
-        raise MissingInputError("Prompts have one condition: the column condition of custom.prompts_file has no other.")
+        raise MissingInputError("Prompts have one condition: custom.prompts_file names no other in a column condition.")
     judge = pipeline.gender_judge
     if judge is not None and not judge.needs_images:
-        raise MissingInputError("Images of all conditions have the same ids, so annotations cannot judge them.")
+        raise MissingInputError("Images of all conditions have the same ids, so that annotations cannot judge them.")
     rows = part.condition_people()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_condition_people")
 

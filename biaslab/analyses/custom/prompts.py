@@ -32,14 +32,10 @@ EVEN = "an even split"
 MIN_SHARED_PROMPTS = 10
 """Minimum number of a paper's prompts that images must have for its notebooks to use them."""
 _NEEDS = (
-    "A file of custom prompts needs the column prompt; it may also have group, condition, n (images per prompt) and "
-    "people (1 or 2)."
+    "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
 )
 _SHARE_COLUMNS = ("group", "percent_female", "n")
-_NEEDS_SHARES = (
-    "A benchmark file needs the columns group and percent_female; it may also have n, the number of people behind the "
-    "share."
-)
+_NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
 _MAX_PEOPLE, _MAX_IMAGES = 2, 10_000
 _MAX_BYTES = 100_000_000
 
@@ -73,16 +69,16 @@ def prompts(path: str, images: int) -> pd.DataFrame:
         frame = _to_condition_rows(frame)
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
-        raise InputError(f"{path} contains no prompt. {_NEEDS}")
+        raise InputError(f"{path} holds no prompt. {_NEEDS}")
     texts = frame["prompt"].str.strip()
     cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
     folders = tuple(redact.find_folders(None, default_root().absolute()))
     has_folder = texts.map(lambda text: any(folder in text for folder in folders))
-    fix = "leave the folder of this machine out, because a run that names it cannot be exported"
+    fix = "leave the folder of this machine out, as no run that names it can be exported"
     cells.refuse(has_folder, file, "prompt is {}", fix, frame["prompt"])
     keys = frame[[name for name in ("group", "condition") if name in frame]].assign(text=texts.map(same_text))
-    cells.refuse(keys.duplicated(), file, "prompt {} occurs twice", "keep one row, and set n", frame["prompt"])
+    cells.refuse(keys.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
@@ -121,8 +117,7 @@ def _add_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFra
     rows["base_id"] = rows["prompt_id"].where(is_base).groupby(place).transform("first")
     base = rows.loc[is_base, "condition"].iloc[0]
     fix = "give as many prompts of a group in each condition"
-    problem = f"prompt {{}} has no counterpart in the condition {base!r}"
-    cells.refuse(rows["base_id"].isna(), file, problem, fix, frame["prompt"])
+    cells.refuse(rows["base_id"].isna(), file, f"prompt {{}} is no prompt of {base!r}", fix, frame["prompt"])
     return rows
 
 
@@ -147,7 +142,7 @@ def benchmark(path: str) -> pd.DataFrame:
     n = pd.Series(np.nan, frame.index)
     if "n" in frame:
         n = cells.numbers(frame["n"], file)
-        fix = "give the number of people behind the share, or leave it empty"
+        fix = "give how many the share was counted in, or leave it empty"
         cells.refuse(~(n >= 1) & (frame["n"].str.strip() != ""), file, "n is {}", fix, frame["n"])
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
 

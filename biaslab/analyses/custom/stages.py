@@ -78,7 +78,7 @@ class Custom(Part):
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
-            asks = f"such as {file['text'][0]!r}; their prompts are {', '.join(map(repr, table['text'][:3]))}."
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
             raise InputError(f"No image of {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
         if (twice := rows["prompt_id"].duplicated()).any():
             text, name = rows.loc[twice, "text"].iloc[0], self._pipeline.image_folder.name
@@ -103,7 +103,7 @@ class Custom(Part):
         groups = list(dict.fromkeys(group_names))
         if custom_prompts.ALL in groups:
             raise InputError(
-                f"A group is called {custom_prompts.ALL!r}, the name of the mean over groups; rename the group."
+                f"A group is called {custom_prompts.ALL!r}, which is the mean over groups; name it otherwise."
             )
         return groups
 

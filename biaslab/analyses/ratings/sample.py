@@ -141,7 +141,7 @@ def collect(
         image_ids, blank = table["image_id"], table["occupation"] == ""
         for name, values in images.set_index("image_id")[["source", "occupation"]].items():
             table[name] = table[name].mask(blank, image_ids.map(values).fillna(table[name]))
-        problem, fix = "occupation of image {} is empty", "name it, because the image is not in the sample"
+        problem, fix = "occupation of image {} is empty", "name it, as the image is not in the sample"
         cells.refuse(table["occupation"] == "", Path(file), problem, fix, image_ids)
         if len(models := set(table["model"]) - {""}) > 1 and model != "all":
             if model not in models:
@@ -156,7 +156,7 @@ def collect(
         return CollectedAnnotations(pd.DataFrame(columns=list(annotated.COLUMNS)), "annotations", note)
     simulation = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED annotations, not made by people: {simulated} simulated annotators see the ground truth of "
+        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of "
         f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g}% the other gender, "
         f"{100 * unsure:g}% unsure). They illustrate the tables and are no evidence about people."
     )

@@ -64,10 +64,7 @@ def test_prompts_layout_of_magbig_has_its_group_in_the_column_name(tmp_path):
     ("text", "names"),
     [
         ("prompt,condition\na,neutral\nb,fair\n", "no column group"),
-        (
-            "prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n",
-            "'c' has no counterpart in the condition 'neutral'",
-        ),
+        ("prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n", "'c' is no prompt of 'neutral'"),
         ("prompt,group,condition\na,x,neutral\na,x,neutral\n", "'a' occurs twice"),
         ("occupation,prompt\ncook,a\ncook,A \n", "'A ' occurs twice"),
     ],

@@ -229,7 +229,7 @@ def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, m
     detector = one.judge("judging.faces")
     monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 0, 4)])
     (text,) = matching.describe_scenes([one])
-    assert text.startswith("3 of 4 sampled images of four show several faces.") and "custom.all_faces=true" in text
+    assert text.startswith("3 of 4 images tried of four show several faces.") and "custom.all_faces=true" in text
     assert matching.describe_scenes([pipeline(four, judging, all_faces=True)]) == []
     monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 1, 1)])
     assert matching.describe_scenes([pipeline(four, judging)]) == []

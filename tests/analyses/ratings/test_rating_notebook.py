@@ -95,7 +95,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
     # Who rated is said with what they said.
     assert findings(tmp_path)[0]["details"][0].startswith(
-        "SIMULATED annotations, not made by people: 7 simulated annotators"
+        "SIMULATED annotations, not by people: 7 simulated annotators"
     )
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()

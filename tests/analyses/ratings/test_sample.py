@@ -82,7 +82,7 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
         assert found.annotations.empty and found.note.startswith("No annotations yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
     assert made.kind == "simulated" and made.note.startswith(
-        "SIMULATED annotations, not made by people: 3 simulated annotators"
+        "SIMULATED annotations, not by people: 3 simulated annotators"
     )
     assert "5 of 12 images" in made.note and made.annotations["annotator"].nunique() == 3
     assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5

@@ -125,4 +125,4 @@ def test_exclusion_by_measure_by_a_plain_loop(curve):
         every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "signed"))
     assert mean["same_direction", "distance"] == mean["same_direction", "signed"] == pytest.approx(np.mean(same))
     (found,) = synthesis.answers.flips.findings(grid)
-    assert found.answer.startswith(f"By {np.mean(same) - np.mean(every):.1f} points, ")
+    assert found.answer.startswith(f"By +{np.mean(same) - np.mean(every):.1f} points, ")
