@@ -8,8 +8,8 @@ above or below the reference, or not significant. ``{each}`` are their texts ``s
 ``nonsignificant_text``. All texts have ``{rows}``. A report fills the counts again at its own level.
 
 Texts have columns in braces: numbers in the default format if none is given, ``{p:p}`` as ``p < 0.001``, ``{x:abs}``
-without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's value. Texts
-with a missing number are left out.
+without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's value, and
+``{value_with_unit}`` is that value with its unit. Texts with a missing number are left out.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class Answer:
     p: str = ""  # Column of the p-value, adjusted over the tests of the answer; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # Column of the number of independent units.
-    unit: str = ""  # The unit of the estimate; the column's own where empty.
-    n_unit: str = ""  # Unit of ``n``; the column's own unit where empty.
+    unit: str = ""  # The unit of the estimate, or a column with it in braces; the column's own where empty.
+    n_unit: str = ""  # Unit of ``n``, or a column with it in braces; the column's own unit where empty.
+    as_points: tuple[str, ...] = ()  # Columns of shares (0–1) that texts and estimates have in percentage points.
     reference: float = 0.0  # The value that the estimate is compared with.
     reference_name: str = ""  # Meaning of the reference, such as ``no change``.
     mark_name: str = ""  # Name of a row in the small figure; without it the figure shows the estimate only.
@@ -100,6 +101,7 @@ class Answer:
             fallback_findings = answer.findings(frame.drop(selection.index), confidence=confidence)
             if self.not_significant:
                 fallback_findings = [replace(finding, has_declared_test=True) for finding in fallback_findings]
+        selection = selection.assign(**{name: 100 * selection[name] for name in self.as_points})
         if not self.group_by:
             return [self._finding_of_row(row, (), confidence) for row in _records(selection)] + fallback_findings
         groups = [list(_records(rows)) for _, rows in selection.groupby(list(self.group_by), sort=False, dropna=False)]
@@ -146,7 +148,7 @@ class Answer:
         if not (self.value and row):
             return {}
         numbers: dict[str, Any] = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
-        return numbers | {"unit": self._unit(self.unit, self.value)}
+        return numbers | {"unit": self._value_unit(row)}
 
     def _counted_finding(self, rows: list[dict], confidence: float) -> Finding:
         """Return the finding that counts the significant tests of a group's rows."""
@@ -188,7 +190,7 @@ class Answer:
         self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **values: Any
     ) -> Finding:
         if self.n:
-            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n)}
+            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n).format_map(row)}
         if self.mark_name:
             mark_fields = ("name", "estimate", "ci_low", "ci_high")
             marks: list[dict[str, Any]] = [
@@ -196,7 +198,7 @@ class Answer:
                 | ({"benchmark": r.get(self.mark_benchmark, nan)} if self.mark_benchmark else {})
                 for r in group or [row]
             ]
-            values |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
+            values |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._value_unit(row)}
         column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
         # A reference line outside the range of the value's column is not drawn.
         if column is None or column.low <= self.reference <= column.high:
@@ -214,7 +216,7 @@ class Answer:
         if self.uncorrected:
             uncorrected, corrected = formatting.format_number(row[self.uncorrected]), formatting.format_number(value)
             if uncorrected != corrected:
-                uncorrected = formatting.add_unit(uncorrected, self._unit(self.unit, self.value))
+                uncorrected = formatting.add_unit(uncorrected, self._value_unit(row))
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected}.")
             if stats.correction_dominates(row[self.uncorrected], value):
                 p = 1.0
@@ -243,6 +245,10 @@ class Answer:
             return unit
         return {c.name: c.unit for c in tables.schema(self.table).columns}.get(column, "")
 
+    def _value_unit(self, row: Mapping[str, Any]) -> str:
+        """Return the unit of a row's value."""
+        return self._unit(self.unit, self.value).format_map(row)
+
     def _texts(self, texts: Iterable[str], rows: Iterable[dict]) -> list[str]:
         """Return the texts filled in for each row, without those that need a missing value."""
         filled = (self._text(text, row) for row in rows for text in texts if text and not _is_incomplete(text, row))
@@ -251,6 +257,9 @@ class Answer:
     def _text(self, text: str, row: Mapping[str, Any]) -> str:
         ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
         words = {"interval": formatting.format_interval(ends, "low", "high")}
+        if "{value_with_unit}" in text:
+            number = formatting.format_number(row[self.value])
+            words["value_with_unit"] = formatting.add_unit(number, self._value_unit(row))
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
 

@@ -232,6 +232,18 @@ def test_what_needs_a_missing_number_is_left_out(answer):
     assert one.findings(ROWS.assign(definition=""))[0].details == ()
 
 
+def test_shares_are_given_in_points_and_units_may_be_columns(answer):
+    rows = ROWS[ROWS["model"] == "down"].assign(scale="0 to 0.5", sample="triplets")
+    shares = {name: rows[name] / 100 for name in ("amplification_corrected", "ci_low", "ci_high")}
+    one = answer(answer="It is {amplification_corrected} points.", as_points=[*shares], n="n_occupations")
+    (found,) = one.findings(rows.assign(**shares))
+    assert (found.answer, found.estimate, found.ci_low) == ("It is -3.00 points.", -3, -5)
+    one = answer(answer="{value_with_unit}.", unit="{scale}", n="n_occupations", n_unit="{sample}")
+    (found,) = one.findings(rows)
+    assert found.answer == "-3.00 on a scale of 0 to 0.5."
+    assert found.numbers == "-3.00 on a scale of 0 to 0.5 (-5.00 to -1.00; n = 40 triplets)"
+
+
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
     monkeypatch.setattr(answers.registry, "describe", lambda name, entry: f"{name}: {entry}.")
     (found, *_) = answer(simulated="paradox_{definition}", **COUNTED).findings(ROWS)
@@ -263,7 +275,7 @@ def named(one):
 def test_answers_name_columns_of_their_table(folder):
     for name, one in vars(answers.load_answers(folder)).items():
         assert one.table in tables.schemas(), name
-        known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
+        known = {c.name for c in tables.schema(one.table).columns} | {"interval", "value_with_unit", *one.columns}
         known |= set(answers.COUNTS) if one.group_by and not one.up else set()
         # A verdict has a test.
         assert one.p or not one.not_significant, name

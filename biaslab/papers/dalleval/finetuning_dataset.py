@@ -41,9 +41,7 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     """
     target = Path(output).expanduser()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ParameterError(
-            f"--output is {output}, which exists and is not empty; allowed is a new or empty folder. Name another one."
-        )
+        raise ParameterError(f"--output is {output}, which exists and is not empty. Name a new or empty folder.")
     splits = {"train": paintskills.scenes(folder, "train"), "test": paintskills.scenes(folder, "val")}
     boxes = {"train": paintskills.boxes(folder, splits["train"], "train")}
     boxes["test"] = paintskills.boxes(folder, splits["test"], "val")

@@ -123,7 +123,7 @@ def boxes(folder: str | Path, requests: pd.DataFrame, split: str = "val") -> pd.
                 rows.append((scene, names[entry.category_id], 1.0, left, top, right, bottom))
         if hidden:
             _log.warning(
-                "%s: boxes left out, having no area within their image: %d, such as %s (left, top, width, height).",
+                "%s: boxes without an area within their image are left out: %d, such as %s (left, top, width, height).",
                 *(file, len(hidden), hidden[0]),
             )
     table = pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
@@ -152,7 +152,7 @@ def _read_json(file: Path, form: type[_Form]) -> _Form:
         location = ".".join(map(str, detail["loc"]))
         value_note = "" if isinstance(detail["input"], bytes | dict | list) else f" It is {detail['input']!r:.120}."
         raise InputError(
-            f"{file} is no file of PaintSkills{f': at {location}' if location else ''}: {detail['msg']}.{value_note}"
+            f"{file} is not a file of PaintSkills{f': at {location}' if location else ''}: {detail['msg']}.{value_note}"
         ) from None
 
 

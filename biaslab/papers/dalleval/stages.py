@@ -191,7 +191,9 @@ class DallEval(Part):
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
-            raise ParameterError("dalleval.image_folder and .captioned are of dalleval.captions: set it, too.")
+            raise ParameterError(
+                "dalleval.image_folder and dalleval.max_captions require dalleval.captions: set it as well."
+            )
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # A corpus prefixes columns whose names stages use.
         if "corpus_image_id" not in rows:
@@ -205,10 +207,10 @@ class DallEval(Part):
         groups = captions["corpus_occupation" if "corpus_occupation" in captions else "text"]
         captions = captions.assign(real_id=names, group=groups, gender=_genders(captions, s.captions))[names != ""]
         if captions.empty:
-            raise InputError(f"{s.captions} holds no caption with an image_id.")
+            raise InputError(f"{s.captions} contains no caption with an image_id.")
         if len(captions) < len(rows):
             n_excluded = len(rows) - len(captions)
-            _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, n_excluded)
+            _log.warning("%s: captions without text or image_id are left out: %d.", s.captions, n_excluded)
         by_image = captions.groupby("real_id", sort=False)
         genders = ("gender", lambda labels: "|".join(set(labels) - {""}))
         prompts = by_image.agg(references=("text", list), group=("group", "first"), gender=genders).reset_index()

@@ -164,7 +164,7 @@ class Triplets(Part):
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the true instances in images with ground truth."""
-        truth = self._pipeline.require_ground_truth("what images show", "triplets")
+        truth = self._pipeline.require_ground_truth("the objects in images", "triplets")
         return self._pipeline.compute(segmentation.find_true_instances, images, truth.instances)
 
     @property
@@ -199,7 +199,7 @@ class Triplets(Part):
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
-        truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
+        truth = pipeline.require_ground_truth("the error of the object detector", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
     @cached_value
@@ -242,10 +242,10 @@ def check_neutral(pipeline: Pipeline, neutral: asking.Neutral) -> None:
         funnel = neutral.funnel[neutral.funnel["dataset"] == name]
         n = funnel["n_captions"].iloc[0]
         if not n:
-            raise InputError(f"The corpus {name!r} holds no captions; set captions.corpus to one that does.")
+            raise InputError(f"The corpus {name!r} contains no captions; set captions.corpus to another corpus.")
         step = funnel[funnel["n_captions"] == 0].iloc[0]
         raise InputError(
-            f"None of the {n:,} captions of the corpus {name!r} gives a triplet: the last were excluded at the step "
+            f"None of the {n:,} captions of the corpus {name!r} yields a triplet: the last were excluded at the step "
             f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
             "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
         )

@@ -408,8 +408,8 @@ def test_an_answer_says_whether_a_judge_is_reliable_and_by_how_much():
 def test_an_answer_tells_a_difference_of_recall():
     rows = [(f"i{k}", "cup", ("female", "male")[k % 2], "yes", ("no", "yes")[k % 2], 1, np.nan) for k in range(80)]
     (found,) = calibration.answers.recall_difference.findings(calibration.error(objects(*rows), paper="p"))
-    assert found.supported_answer == "Yes, in images of men." and found.estimate == 100
-    assert "Recall, images of female: 0.00%." in found.details
+    assert found.supported_answer == "Higher in images of men." and found.estimate == 100
+    assert "Recall (female): 0.00%." in found.details
 
 
 def test_corrected_shares_of_skills_name_range_and_truth():
@@ -422,9 +422,9 @@ def test_corrected_shares_of_skills_name_range_and_truth():
     found = calibration.answers.skills.findings(tables.make_table(rows, "calibration_corrected"))
     shown, unshown, unreliable, dominated, unknown = found
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
-    assert shown.supported_answer == "57.1%; uncorrected, 60.0%." and shown.question.endswith("(skill: objects)?")
-    limits = "Range if the detector made only one kind of error: 45.5 to 64.7%."
-    assert shown.details == (limits, "Ground truth: 50.2%.")
+    assert shown.supported_answer == "57.1% (uncorrected: 60.0%)." and shown.question.endswith("(skill: objects)?")
+    limits = "Range if all failing images failed in the same way: 45.5 to 64.7%."
+    assert shown.details == (limits, "Ground truth of these images: 50.2%.")
     assert len(unshown.details) == 1
     # A judge that does not discriminate, or a dominating correction, leaves no number to be ranked by.
     assert unreliable.supported_answer == dominated.supported_answer == "Inconclusive."

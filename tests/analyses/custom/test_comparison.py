@@ -91,7 +91,7 @@ def test_listed_answers_are_sorted_and_unclear_comes_last():
     rows = rows.assign(model="m", question="hair", group="g", prompt="g", position=1)
     shares = custom.listed_answers(custom.answer_shares(rows.assign(choices=CHOICES.join(["dark", "fair"]))))
     (finding,) = custom.answers.own.findings(shares)
-    assert finding.supported_answer == "fair 75%, dark 25%, unclear 20%, mean over groups."
+    assert finding.supported_answer == "fair 75%, dark 25%, unclear 20% (means over groups)."
     assert finding.question == "How are answers to your question “hair” distributed?"
     assert {mark.name for mark in finding.marks} == {"fair", "dark", "unclear"}
 
@@ -101,7 +101,7 @@ def test_listed_answers_of_many_words_fit_into_an_answer():
     rows = pd.DataFrame({"answer": names, "image_id": names})
     rows = rows.assign(model="m", question="q", choices=CHOICES.join(names), group="g", prompt="g", position=0)
     (finding,) = custom.answers.own.findings(custom.listed_answers(custom.answer_shares(rows)))
-    assert len(finding.supported_answer.split()) <= LONGEST_ANSWER and " more, mean over" in finding.supported_answer
+    assert len(finding.supported_answer.split()) <= LONGEST_ANSWER and " more (means over" in finding.supported_answer
 
 
 def test_name_pairs_of_long_names_fit_into_an_answer():

@@ -131,7 +131,7 @@ def test_conditions_two_conditions_are_adjusted_together():
     mean = rows[rows["group"] == "all"].set_index("condition")
     assert mean["p"].to_dict() == {"fair": 2 / 2**10, "style": 2 / 2**9}
     assert mean["p_holm"].to_dict() == {"fair": 4 / 2**10, "style": 4 / 2**10}
-    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, by 100")
+    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, it is 100 points higher")
 
 
 def test_conditions_without_any_are_an_empty_table():

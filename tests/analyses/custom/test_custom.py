@@ -69,7 +69,7 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     named = {"benchmark_name": "an even split", "others": "uncertain 5", "advice": "Lower the threshold."}
     (found,) = custom.answers.shares.findings(table.reset_index().assign(**named))
-    assert found.supported_answer == "No person could be judged: uncertain 5." and not found.numbers
+    assert found.supported_answer == "No person was judged female or male: uncertain 5." and not found.numbers
     assert found.card_text == "Lower the threshold."
 
 
@@ -116,7 +116,10 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
     (finding,) = custom.answers.groups.findings(found[found["group"] != "all"].assign(benchmark_name="even"))
-    assert finding.supported_answer == "As judged, 1 of 2 show more women, 0 fewer." and finding.is_significant
+    assert (
+        finding.supported_answer == "It is higher in 1 of 2 groups and lower in 0 (Holm's correction)."
+        and finding.is_significant
+    )
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
     assert "As judged" in finding.details[1]
     rows = found.set_index("group")
@@ -128,7 +131,7 @@ def test_distance_group_without_benchmark_has_its_share_and_a_reason():
     people = pd.concat([couples({2: 8}, "pilot"), couples({0: 8}, "nurse")], ignore_index=True)
     row = custom.distance(people, half("pilot")).set_index("group").loc["nurse"]
     assert row["percent_female"] == 0 and np.isnan(row["difference"])
-    assert row["reason"] == "the benchmark has no share of this group"
+    assert row["reason"] == "the benchmark has no share for this group"
 
 
 def test_shares_missing_people_that_differ_are_said_with_bounds():
@@ -140,7 +143,7 @@ def test_shares_missing_people_that_differ_are_said_with_bounds():
     assert row["p_judged"] < 0.002
     # Of b 4 to 20 of 40 are women: the mean is 55 to 75%.
     assert row["note"].endswith(
-        "differs between groups (60 to 100%). With all others male or female the mean would be 55.0 or 75.0%."
+        "between groups (60 to 100%). If all others were male, the mean would be 55.0%; if all were female, 75.0%."
     )
     alike = custom.shares(pd.concat([couples({1: 9, 0: 9}, g, persons=1) for g in "ab"])).set_index(["group", "answer"])
     assert alike.loc[("all", "female"), "note"] == ""

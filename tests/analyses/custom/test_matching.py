@@ -95,7 +95,7 @@ def test_distance_group_without_a_share_is_left_out_of_the_mean():
     shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "name": "the benchmark"}
     table = custom.distance(people, pd.DataFrame(shares)).set_index("group")
     assert table.index.tolist() == ["all", "chef", "pilot"]
-    assert table.loc["pilot", "reason"] == "the benchmark has no share of this group"
+    assert table.loc["pilot", "reason"] == "the benchmark has no share for this group"
     # 3 of 4 chefs: 75 - 25.
     assert table.loc["all", ["difference", "n", "n_groups"]].tolist() == [50, 4, 1]
 

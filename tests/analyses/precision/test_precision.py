@@ -120,7 +120,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     assert found.loc["both", "ci_low"] <= truth <= found.loc["both", "ci_high"]
     one_side = precision.estimates([along], said[said["source"] == "generated"]).set_index("estimator")
     assert np.isnan(one_side.loc["both", "estimate"])
-    assert one_side.loc["both", "reason"] == "no training image of it is annotated"
+    assert one_side.loc["both", "reason"] == "no training image is annotated"
 
 
 @pytest.mark.long
@@ -175,7 +175,7 @@ def test_estimates_judge_without_annotators_counts_all_annotated_people(own_peop
     table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
     (card,) = precision.answers.rated.findings(table)
     assert card.n == 80 and card.n_unit == "annotated people"
-    assert card.details[0] == "72 of them have a clear label (female or male; yes or no)."
+    assert card.details[0] == "72 of the annotated people have a clear label (female or male; yes or no)."
     assert "assumes that annotators skip people independently" in card.details[-1]
 
 
@@ -233,10 +233,10 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
     table = precision.estimates(custom.headlines(own_people), ratings([]).head(0))
     others = table[table["estimator"] != "judge"]
     assert others["estimate"].isna().all()
-    assert set(others["reason"]) == {f"no generated image of {what} is annotated" for what in ("it", "this group")}
+    assert set(others["reason"]) == {f"no generated image{which} is annotated" for which in ("", " of this group")}
     assert precision.answers.rated.findings(table) == []
     parts = precision.components(custom.headlines(own_people), table).set_index("part")
-    assert parts.loc["judge", "reason"] == "no ratings" and parts.loc["group", "percent"] == 0
+    assert parts.loc["judge", "reason"] == "no annotations" and parts.loc["group", "percent"] == 0
     assert parts["percent"].sum() == pytest.approx(100)
 
 

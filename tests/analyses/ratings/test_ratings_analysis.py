@@ -245,8 +245,8 @@ def answered(table):
     ("p", "middle", "answer"),
     [
         # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is no less than the second.
-        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it (Holm's correction)."),
-        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it (Holm's correction)."),
+        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0, they reduce it (Holm's correction)."),
+        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1, they reduce it (Holm's correction)."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
         ((0.03, 0.5, 0.5), (5, 1, 1), "Not significantly by any definition (Holm's correction)."),
         ((np.nan,) * 3, (5, 1, 1), "Not tested."),
@@ -290,7 +290,7 @@ def test_without_a_decided_image_nothing_is_found(read):
     assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
     row = table.set_index(["rule", "definition"]).loc[("majority", "paper")]
-    assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
+    assert np.isnan(row["amplification"]) and row["reason"] == "No image is included."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]

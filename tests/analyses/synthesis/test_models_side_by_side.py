@@ -90,7 +90,7 @@ def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures(
         assert said.p == pytest.approx(over.min())
         clear = (over < 0.05).sum()
         # The second model's values are higher.
-        told = f"lower in {clear}, after" if clear else "No significant difference in 3 measures"
+        told = f"lower in {clear} (Holm" if clear else "No significant difference in 3 measures"
         assert told in said.supported_answer
 
 
@@ -285,10 +285,10 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     assert scores["Stereotype Score, roles of power, two people"] == pytest.approx(18.98, abs=0.01)
     # Of the deviation the mean is what the paper's own analysis estimates.
     known = mads[mads["category"] == "gender"].set_index("model")["mad_corrected"]
-    found = mean.xs("Gender MAD", level="measure")
+    found = mean.xs("Gender MAD, as judged", level="measure")
     assert len(known) == 3 and np.allclose(found[known.index], known)
     # DALL-Eval's averages (DESIGN): -0.25, -0.22 and -0.42.
-    averages = mean.xs("Average perceived gender (+1 female)", level="measure").round(2)
+    averages = mean.xs("Average perceived gender, as judged (+1 female)", level="measure").round(2)
     assert sorted(averages) == [-0.42, -0.25, -0.22]
 
 

@@ -110,7 +110,7 @@ def test_the_answer_counts_the_intervals(curve):
     signed = curve[curve["measure"] == "signed"]
     above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
     ends = curve["estimate"].min(), curve["estimate"].max()
-    assert found.model == "" and found.answer == f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points."
+    assert found.model == "" and found.answer == f"200 analyses yield {ends[0]:.2f} to {ends[1]:.1f} points."
     largest, counts, smallest = found.details
     assert f"{every - above} of 120" in counts and f"{above} of 80" in counts
     assert largest.startswith(f"Largest: {ends[1]:.1f}") and smallest.startswith(f"Smallest: {ends[0]:.2f}")
@@ -125,4 +125,4 @@ def test_exclusion_by_measure_by_a_plain_loop(curve):
         every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "signed"))
     assert mean["same_direction", "distance"] == mean["same_direction", "signed"] == pytest.approx(np.mean(same))
     (found,) = synthesis.answers.flips.findings(grid)
-    assert found.answer.endswith(f"the mean signed change by {np.mean(same) - np.mean(every):.1f} points.")
+    assert found.answer.startswith(f"By +{np.mean(same) - np.mean(every):.1f} points, ")

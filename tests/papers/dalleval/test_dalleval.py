@@ -176,7 +176,7 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     few = counts.assign(n=3).query("profession != 'p6'")
     blind = results(skin_tone_counts=few)["mad"].iloc[0]
     # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
-    assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
+    assert blind["mad"] == pytest.approx(0.18) and "too few" in blind["reason"]
     assert np.isnan(blind[["mad_corrected", "ci_low", "p"]].to_numpy(dtype=float)).all()
     # Images of people without a profession are counted by tone as well.
     of = ("p1", "(none)")

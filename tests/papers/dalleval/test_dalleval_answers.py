@@ -17,8 +17,8 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     table = tables.make_table(frame, "dalleval_overall_average")
     found = answers.average_gender.findings(table)
     leans = [
-        "More men, as judged.",
-        "More women, as judged.",
+        "More as male, as judged.",
+        "More as female, as judged.",
         "Not significantly different from an even split, as judged.",
     ]
     assert [one.supported_answer for one in found] == leans
@@ -31,8 +31,9 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     (right, *_) = answers.average_gender.findings(table.assign(**known))
     assert (right.estimate, right.ci_high, right.p) == (-0.25, 0.01, 0.06)
     assert (
-        right.supported_answer == "Not significantly different from an even split."
-        and "as judged: -0.20" in right.details[0]
+        right.supported_answer
+        == "Not significantly different from an even split, after correction for the judge's errors."
+        and "As judged, without this correction: -0.20" in right.details[0]
     )
 
 
@@ -47,13 +48,14 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     table = tables.make_table(rows, "dalleval_mad")
     clear, unclear, judged, blind = answers.gender_deviation.findings(table)
     assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
-    assert clear.supported_answer.startswith("Significantly further") and unclear.supported_answer.startswith(
+    assert clear.supported_answer.startswith("Significantly farther") and unclear.supported_answer.startswith(
         "Not significantly"
     )
-    assert "0.10 (0.05 to 0.15)" in clear.details[-1]
+    assert "0.10 (0.05 to 0.15)" in clear.details[0] and clear.card_text.endswith("0.10.")
     assert (
         judged.not_significant == ""
-        and judged.supported_answer == "0.10, corrected for small-sample bias, not for classifier error."
+        and judged.supported_answer
+        == "0.10, corrected for small-sample bias but not for the judge's errors; not tested."
         and judged.estimate == 0.1
     )
     assert blind.supported_answer == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
@@ -82,6 +84,9 @@ def test_attributes_are_counted_by_direction(printed):
     for one in found:
         up, size = ups.loc[one.model]
         assert one.supported_answer.startswith(f"{up} of 15") and f", {size - up} with a man" in one.supported_answer
+        # Shares in the table are points in the texts.
+        largest = clear[clear["model"] == one.model]["difference"].abs().max()
+        assert f"{100 * largest:.1f} points" in " ".join(one.as_record()["significant_texts"])
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
     assert [one.model for one in together] == MODELS and all(
         one.supported_answer.startswith("Significantly more") for one in together

@@ -294,7 +294,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert set(averages["judge"]) == {"true words"}
     assert set(measure.average_gender(asked)["judge"]) == {"VQA"}
     rows = measure.social_images(pipeline)
-    assert set(rows["reason_vqa"]) == {"no judge is named"} and set(rows["gender_vqa"]) == {""}
+    assert set(rows["reason_vqa"]) == {"no judge is set"} and set(rows["gender_vqa"]) == {""}
     assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {";".join(prompts.ATTRIBUTES)}
     # Its error is taken off, and not that of questions that nobody was asked.
     errors = errors_of(pipeline)
@@ -306,7 +306,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
     # Without a gender judge either, faces have tones.
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
-    assert set(bare["status_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
+    assert set(bare["status_judge"]) == {"no judge is set"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
 
 

@@ -188,10 +188,10 @@ def test_a_cell_without_values_says_why():
     gap = gaps.set_index("metric")
     assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "direction"] == ""
     assert gap.loc["clip", "reason"] == "no value is given"
-    assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs two cases"
+    assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs at least two cases"
     summary = triplets.gap_summary(gaps).set_index("metric")
     assert (summary["n_missing"].tolist(), summary["n_cells"].tolist()) == ([1, 0], [0, 1])
-    assert summary.loc["dino", "reason"] == "an interval needs two datasets"
+    assert summary.loc["dino", "reason"] == "an interval needs at least two datasets"
 
 
 @pytest.mark.long

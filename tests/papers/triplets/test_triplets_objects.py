@@ -131,7 +131,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert difference["value"] == 100 and difference["ci_low"] > 50
     assert found["person", "male - female", "recall_difference"] == 0
     (finding,) = calibration.answers.recall_difference.findings(errors)
-    assert finding.supported_answer == "Yes, in images of men."
+    assert finding.supported_answer == "Higher in images of men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
     made, shown = p.part(Triplets).drawings(), p.part(Triplets).truth(p.part(Triplets).drawings()).objects

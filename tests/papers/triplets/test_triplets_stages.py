@@ -290,7 +290,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
     said = triplets.figures.replacement_note(networks)
-    assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
+    assert said.endswith("mini-clip for CLIP; mini-segmenter for DINO.")
     assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
 
 

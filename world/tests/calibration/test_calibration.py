@@ -393,7 +393,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
-    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
+    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks one of the two approaches."
     (finding,) = calibration.answers.quality.findings(calibration.summarize_requirements(table.reset_index()))
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in finding.details[-1]
 
@@ -502,7 +502,7 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
             names = ["excess", "excess_ci_low", "excess_ci_high", "excess_p"]
         assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
-        assert f"imply {row['implied']:.2f} points" in finding.details[0]
+        assert f"imply an amplification of {row['implied']:.2f} points" in finding.details[0]
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.

@@ -62,7 +62,7 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
         "all captions (naive)\n(all knobs off)",
     ]
     legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    assert legend[:3] == ["world: no model", "mini, guidance 1", "mini, guidance 7.5"]
+    assert legend[:3] == ["world, no model", "mini, guidance 1", "mini, guidance 7.5"]
 
 
 def test_captions_stand_below_their_pictures_and_are_no_formulas():
