@@ -184,7 +184,7 @@ def write(
         private: Texts that the page must not contain: folders of this machine.
         questions: The questions; by default perceived gender.
     """
-    check_target(target, partial(is_page, title="Annotate images"), "annotation page", "--output")
+    check_target(target, partial(is_page, title="Annotate images"), "an annotation page", "--output")
     questions = questions or find_questions()
     defaults = {"model": "", "position": 1, "phrase": PERSON, "prompt": "", "skill": "", "object": None, "noun": None}
     sample_rows = sample_rows.assign(**{name: value for name, value in defaults.items() if name not in sample_rows})

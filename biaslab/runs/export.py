@@ -63,7 +63,7 @@ def export(
     folder = find_run(run, Path(outputs))
     record = make_record(folder, comparisons=True)
     target = Path(output) if output else Path(outputs) / f"{folder.name}.zip"
-    check_target(target, _is_export, "export", "--output")
+    check_target(target, _is_export, "an export", "--output")
     part = temporary_path(target)
     with explain_errors(
         target, "The run is as it was: {fix}, or name another file with --output, and export it again."

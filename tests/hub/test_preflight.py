@@ -137,7 +137,7 @@ def refused(root, tmp_path, capsys):
 def test_each_command_tries_all_and_tells_together_what_does_not_answer(tmp_path, damaged, command, refused):
     said, named = refused(command, sets()), {tiny.VQA} | ({tiny.DETR} if command != "notebook" else set())
     for name in named:
-        assert f"{name} gives numbers that are not finite in float32" in said
+        assert f"{name} returns numbers that are not finite in float32" in said
     assert ("2 things are missing, and nothing was started" in said) == (len(named) == 2)
     assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
 

@@ -222,7 +222,7 @@ def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
     images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
     assert parsed("yunet", 0.95).faces(images) == [[]] * 5
     fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
-    with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
+    with pytest.raises(InputError, match="yunet returns numbers that are not finite"):
         parsed("yunet").faces(images[:1])
 
 

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOW = Thresholds(tag=0, box=0, text=0, area=0)
-DAMAGED = r"gives numbers that are not finite in float32\. No type holds more"
+DAMAGED = r"returns numbers that are not finite in float32\. No type has a larger range"
 
 
 def spoil(model, *parts):

@@ -172,7 +172,7 @@ def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path)
         PluginJudge(f"plugin:asked:{tmp_path}/gone").digest()
 
 
-ENDS = "it would end the program"
+ENDS = "its code tried to exit the program"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,10 @@ def test_a_package_that_is_broken_or_hangs_hides_no_other(tmp_path, monkeypatch,
     for text in ("'exits' .* SystemExit: 0", "'hangs' .* longer than 0.5 seconds", "'lacks' .* AttributeError"):
         assert re.search(text, caplog.text)
     # What is no entry point is named with the reason where it is used by name.
-    for name, reason in (("odd", "which is no MODULE:NAME"), ("twice", "Two installed packages bring 'twice'")):
+    for name, reason in (
+        ("odd", "which is not of the form MODULE:NAME"),
+        ("twice", "Two installed packages declare 'twice'"),
+    ):
         assert name not in plugins.entry_points(plugins.JUDGES)
         with pytest.raises(ParameterError, match=reason):
             plugins.entry_point(plugins.JUDGES, name, "judge")

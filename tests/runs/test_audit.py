@@ -115,7 +115,7 @@ def test_audit_prints_why_default_judges_were_chosen(judges):
         (("x" * 121,), {}, "cannot be the name"),
         (("a\nb",), {}, "cannot be the name"),
         (("owner/name+lara",), {}, "There is no LoRA 'lara'"),
-        (("mini",), {"name": "../up"}, "'../up' is not a name"),
+        (("mini",), {"name": "../up"}, "'../up' is not a valid name"),
         (("mini",), {"papers": ["pared"]}, "Did you mean 'paired'?"),
         (("mini",), {"papers": ["paradox"]}, "name them with --corpus"),
         (("mini",), {"benchmark": "labour.csv"}, "'labour.csv'"),

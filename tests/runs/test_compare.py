@@ -212,7 +212,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
 
 @pytest.mark.long
 def test_a_comparison_of_others_is_not_replaced(two_runs):
-    with pytest.raises(ParameterError, match="is not a name; use letters"):
+    with pytest.raises(ParameterError, match="is not a valid name"):
         compare.compare("one", "two", outputs=two_runs, name="../x")
     # "a", "b-c" and "a-b", "c" share a default name.
     (two_runs / "one").rename(two_runs / "a")

@@ -128,7 +128,7 @@ def test_a_package_that_is_missing_is_named_and_hides_no_other(install, project,
     install("other", "other/1_first")
     folder.rename(folder.with_name("moved"))
     assert ids(load(project, "other/*", "paradox/*")) == ["paradox/1_mine", "other/1_first"]
-    assert "The notebooks 'guest' are to be in the package guest.inner, which is missing" in caplog.text
+    assert "The package guest.inner, which should contain the notebooks 'guest', is missing" in caplog.text
 
 
 def test_no_code_of_a_package_runs_where_its_notebooks_are_looked_up(install, project):

@@ -432,7 +432,7 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
 
 
 RUN = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml"]
-RESUMES = "biaslab: stopped; finished results are cached, and the same command resumes.\n"
+RESUMES = "biaslab: stopped; finished results are cached; to resume, run the same command again.\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
 
 
@@ -756,10 +756,10 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     [
         ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
         ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
-        ("source: annotations", "source is 'annotations' but annotations is empty"),
+        ("source: annotations", "source is 'annotations', but annotations is empty"),
         ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
-        ("source: pipeline", "source is 'pipeline' and model is 'all'"),
-        ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
+        ("source: pipeline", "source is 'pipeline', but model is 'all'"),
+        ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which generates no images"),
     ],
 )
 def test_wrong_values_fail_before_anything_starts(planned, text, message):
@@ -805,7 +805,7 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     assert sorted(done) == sorted((name, f"seed={seed}") for name in good for seed in (77, 78))
     # Once, whatever is swept.
     assert others == [
-        ("own/cut", "failed", "It is not a whole notebo"),
+        ("own/cut", "failed", "It is not a complete not"),
         ("own/untagged", "skipped", "It has no cell tagged 'p"),
     ]
     # What has not changed is kept, and the rest is told again.
@@ -849,5 +849,5 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         words = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/{outputs}", "--set", override]
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
+        assert said.startswith(f"biaslab: A file is where a folder is needed: {tmp_path}/{place}")
         assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")
