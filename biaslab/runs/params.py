@@ -429,7 +429,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     try:
         return key, plainyaml.load(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        message = f"the value cannot be used as YAML ({plainyaml.problem(error)})"
+        message = f"the value cannot be read as YAML ({plainyaml.problem(error)})"
         raise ParameterError(f"--set {text[:200]!r}: {message}.") from None
 
 

@@ -179,7 +179,10 @@ def _check_plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame
         return frame
     share, n = frame["percent_female"], frame["n"]
     if share.max() <= 1 and (share > 0).any():
-        raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
+        raise InputError(
+            f"{path}: every percent_female is at most 1, so the shares seem to be fractions (0–1). Multiply them by "
+            "100."
+        )
     bad = share.notna() & ((n < 1) | (n % 1 != 0) | n.isna())
     if bad.any():
         raise InputError(

@@ -252,7 +252,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
             r"does not have\. Name one of owner/lora/vae",
         ),
         (f"{BASE}+nothing", "There is no LoRA 'nothing'"),
-        (f"{BASE}+", "names no LoRA after its '[+]'"),
+        (f"{BASE}+", "has no LoRA after its '[+]'"),
         (f"{BASE}+{LORA}:0", "gives owner/lora the weight 0"),
         (f"{BASE}+{LORA}+{LORA}:0.5", "names owner/lora twice"),
     ):

@@ -326,7 +326,7 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypa
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
     (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
+    with pytest.raises(InputError, match=r"contains no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
         ImageFolder(str(tmp_path))
 
 

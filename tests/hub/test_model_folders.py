@@ -139,7 +139,7 @@ def test_what_is_no_file_or_too_large_is_not_read(folder):
     for name in ("config.json", "tokenizer.json"):
         with (folder / name).open("wb") as file:
             file.truncate(reading.MAX_BYTES + 1)
-        refused(folder, rf"holds {name}, which cannot be read: .* bytes; at most")
+        refused(folder, rf"holds {name}, which cannot be read: .* bytes; the maximum is")
         (folder / name).unlink()
     # Weights may be as large as they are.
     with (folder / "unet" / "model.safetensors").open("wb") as file:

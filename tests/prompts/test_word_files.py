@@ -169,7 +169,7 @@ def test_a_changed_file_is_another_run(write):
         ("[Mann, er]", "[Mann, Sie]", "captions.vocabulary_file", r"indicators: 'sie' occurs twice"),
         ("paradox:", "paradoxes:", "captions.vocabulary_file", r"'paradoxes'. Did you mean 'paradox'"),
         ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.vocabulary_file", r"list of templates"),
-        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be used as YAML"),
+        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be read as YAML"),
     ],
 )
 def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):

@@ -59,7 +59,7 @@ def test_what_is_not_there_is_no_record_either(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(
         RunError,
-        match=r"run\.json is a folder, a pipe or a device; give a file, or take it away\. Start that run again",
+        match=r"run\.json is a folder, a pipe or a device; specify a file, or move it away\. Start that run again",
     ):
         records.read(tmp_path)
     (tmp_path / "run.json").rmdir()

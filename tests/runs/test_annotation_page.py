@@ -299,7 +299,7 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
     [
         (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
         (["of\ntwo.png"], r"holds b'of\\ntwo.png'"),
-        (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
+        (["Nurse/a.png", "nurse/b.png"], "use one spelling"),
     ],
 )
 def test_names_that_no_page_may_have_are_refused_before_anybody_rates(save, tmp_path, names, told):
@@ -547,7 +547,7 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'annotator'"):
         shares.read(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no file"):
+    with pytest.raises(InputError, match="contains no file"):
         shares.read(tmp_path / "empty")
 
 

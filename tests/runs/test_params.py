@@ -89,14 +89,14 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ("notebooks: ['paradx/*']", "No notebook matches 'paradx/*'."),
         ("notebooks: []", "notebooks is ();"),
         ("output_dir: x", "'output_dir' is set by the run itself"),
-        ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' is given twice."),
+        ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' occurs twice."),
         # What YAML allows and no parameter is.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
         ("settings: {1: 2}", "settings has the key 1, which must be a string"),
-        ("seed: " + "9" * 5000, "a value does not fit its kind (Exceeds"),
-        ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
+        ("seed: " + "9" * 5000, "a value is not valid for its type (Exceeds"),
+        ("settings: " + "[" * 700 + "]" * 700, "a value is not valid for its type (maximum recursion"),
         ("seed: " + "9" * 1000, "seed is a whole number outside the range"),
-        ("seed: !!int abc", "a value does not fit its kind"),
+        ("seed: !!int abc", "a value is not valid for its type"),
         ('title: "\\0"', "title is '\\x00', which contains a null byte"),
         ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which contains a null byte or half"),
         ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
@@ -106,8 +106,8 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
             + "".join(f"k{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n" for i in range(6)),
             "exceeds the maximum of 100,000 values",
         ),
-        ("seed: [1", "cannot be used as YAML (line 3, column 1)"),
-        ("seed: !!python/object/apply:os.system [ls]", "cannot be used as YAML (line 2, column 7)"),
+        ("seed: [1", "cannot be read as YAML (line 3, column 1)"),
+        ("seed: !!python/object/apply:os.system [ls]", "cannot be read as YAML (line 2, column 7)"),
     ],
 )
 def test_what_cannot_be_used_is_named(project, text, message):
@@ -134,7 +134,7 @@ def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, he
     ("override", "message"),
     [
         ("seed", "--set 'seed' is not of the form key=value"),
-        ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
+        ("seed=" + "9" * 5000, "the value cannot be read as YAML (a value is not valid for its type"),
         ("model=a\0b", "model is 'a\\x00b', which contains a null byte"),
     ],
 )
@@ -262,7 +262,7 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
         "folder": "It is a folder, a pipe or a device;",
         "latin": "It is not UTF-8 (line 1: byte 0xe9); save it as UTF-8",
         "gone": "It cannot be read (No such file or directory).",
-        "large": "It has 500,000,001 bytes; at most 500,000,000 are read",
+        "large": "It has 500,000,001 bytes; the maximum is 500,000,000",
         "pipe": "It is a folder, a pipe or a device;",
         "good": "",
     }

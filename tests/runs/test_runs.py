@@ -371,7 +371,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (r",(\d\d),100", r",0.\1,100", "every percent_female is 1 or less"),
+        (r",(\d\d),100", r",0.\1,100", "every percent_female is at most 1"),
         (",100", ",10.5", r"n is 10\.5 in row 1"),
         (",100", ",0", "n is 0 in row 1"),
         (",100", ",-3", "n is -3 in row 1"),
@@ -631,7 +631,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
     whole = shown.read_text(encoding="utf-8")
     assert len(whole.splitlines()) == 1 + len(GOOD)
     cut = "".join(whole.splitlines(keepends=True)[:-1])
-    for write, said in ((lambda: left.write_text(cut, encoding="utf-8"), "was changed"), (left.unlink, "is gone")):
+    for write, said in ((lambda: left.write_text(cut, encoding="utf-8"), "was changed"), (left.unlink, "is missing")):
         write()
         # What is gathered now takes all measured tables along.
         (folder / "tables/paradox_percent_female.csv").write_text("cut")
