@@ -114,7 +114,7 @@ def test_an_image_is_found_by_its_path_and_else_by_its_name(save):
 def test_two_images_for_one_id_are_an_error_that_names_both(save, files):
     folder = save(files[0])
     save(files[1])
-    with pytest.raises(InputError, match="holds two images for '1': ") as error:
+    with pytest.raises(InputError, match="contains two images for '1': ") as error:
         CaptionImages(folder, ["1"])
     assert all(name in str(error.value) for name in files)
     # Of ids that are not asked for nothing is said.

@@ -138,5 +138,5 @@ def test_words_that_must_not_be_written_are_no_error(tiny):
     scores = torch.tensor([[0.0, float("-inf"), 2.0]])
     assert watch(None, scores) is scores
     for wrong in ("nan", "inf"):
-        with pytest.raises(InputError, match="gives numbers"):
+        with pytest.raises(InputError, match="returns numbers"):
             watch(None, torch.tensor([[0.0, float(wrong)]]))

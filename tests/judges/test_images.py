@@ -43,5 +43,5 @@ def test_folders_without_images_say_so(tmp_path):
     "image", [np.zeros((4, 3, 3)), np.zeros((4, 3, 1), np.uint8), np.zeros((0, 3, 3), np.uint8), None]
 )
 def test_what_is_no_image_array_is_refused(image):
-    with pytest.raises(InputError, match=r"image 'a' is .*uint8 arrays"):
+    with pytest.raises(InputError, match=r"image 'a' is .*uint8 array"):
         check_image(image, "image 'a'")

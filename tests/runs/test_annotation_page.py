@@ -257,7 +257,7 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
     assert {row["image_id"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
     ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
     assert (row["image_id"], row["model"]) == ("2.png", "B")
-    with pytest.raises(InputError, match="has no images of 'C'"):
+    with pytest.raises(InputError, match="contains no images of 'C'"):
         annotation_page.annotate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 

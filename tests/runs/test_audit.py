@@ -204,7 +204,7 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
     planned = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
     assert {job.notebook.id: job.reason for job in planned if job.reason} == {
         "dalleval/5_3_attributes": "It takes dalleval_attribute_presence. dalleval.vqa is empty, but drawings of the "
-        "model 'mini-sd-skills' are to be classified: name a model that answers questions about people for these."
+        "model 'mini-sd-skills' need a model that answers questions about people. Set it to a model for drawings."
     }
     assert jobs.describe_omissions(planned) == [
         "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
@@ -350,7 +350,7 @@ def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
 def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")
-    with pytest.raises(ParameterError, match=rf"is a folder of images.*Name it as images:{tmp_path}/photos"):
+    with pytest.raises(ParameterError, match=rf"is a folder of images.*write images:{tmp_path}/photos"):
         audit.make_parameters([f"{tmp_path}/photos"])
     with pytest.raises(ParameterError, match=rf"Did you mean 'images:{tmp_path}/photos'"):
         audit.make_parameters([f"image:{tmp_path}/photos"])
