@@ -69,7 +69,7 @@ def test_shards_of_a_run_together_compute_all_work(tmp_path, write_notebook, mon
     assert "The shard is 2/2; with n shards, it must be one of 0/n to n-1/n" in shard("2/2", 2)
     assert "--shard is 'half'; it must be I/N, for example 0/10" in shard("half", 2)
     file.write_text("run: mine\n")
-    assert "have no work to share; set source to 'pipeline'." in shard("0/2", 2)
+    assert "have no work for shards. Set source to 'pipeline'." in shard("0/2", 2)
 
 
 @pytest.mark.long

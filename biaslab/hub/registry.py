@@ -121,7 +121,7 @@ def image_domain(folder: str | Path, *, judge: bool = False) -> str:
     except (OSError, ValueError, TypeError, KeyError):
         domain = None
     if domain not in (allowed := (*IMAGE_DOMAINS, ANY) if judge else IMAGE_DOMAINS):
-        raise ParameterError(f'{file} must contain {{"pictures": "…"}}, where … is one of {", ".join(allowed)}.')
+        raise ParameterError(f'{file} must contain {{"pictures": …}}, where … is one of {", ".join(allowed)}.')
     return domain
 
 

@@ -411,5 +411,5 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         "black 1 (nurse 1), format not read 1 (nurse 1)"
     )
     more = "Images that occur in several groups and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
-    assert generated_images.remarks(asked) == [f"Images left out: pics {left_out}.", f"pics: {more}"]
-    assert custom.remarks(pipeline) == [f"Left out: {left_out}.", more]
+    assert generated_images.remarks(asked) == [f"Excluded images: pics {left_out}.", f"pics: {more}"]
+    assert custom.remarks(pipeline) == [f"Excluded: {left_out}.", more]

@@ -259,7 +259,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
     # Only of what was finished: nothing of pairs was, and the table of DALL-Eval is empty.
     assert [one.what for one in papers] == ["paradox", "triplets"]
     assert papers[1].text.endswith("Journal of Imaging 11(2). https://doi.org/10.3390/jimaging11020035")
-    with pytest.raises(ParameterError, match="The address is 'here'; give one such as https://"):
+    with pytest.raises(ParameterError, match="--url is 'here'; it must be like https://"):
         citation.of_run(RUN, "here")
     # A title cannot break out of BibTeX.
     assert "  title = {a, author = b},\n" in citation.of_run(RUN | {"title": "a}, author = {b}\\"})[0].bibtex

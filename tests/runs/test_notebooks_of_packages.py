@@ -166,7 +166,7 @@ def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
     both = rf"({by} and guest\.inner|guest\.inner and {by}) both"
     with pytest.raises(InputError, match=rf"{both} declare the table '{name}'"):
         tables.schemas()
-    with pytest.raises(InputError, match=rf"{both} have a text of the figure '{texts_of}'"):
+    with pytest.raises(InputError, match=rf"{both} contain a text for the figure '{texts_of}'"):
         texts.figures()
 
 

@@ -152,7 +152,7 @@ def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
     assert study.judgements("generated", optional=True).empty
     with pytest.raises(MissingInputError):
         study.judgements("generated")
-    with pytest.raises(ParameterError, match="measures nothing"):
+    with pytest.raises(ParameterError, match="is not a measure"):
         study.load(paradox.amplification)
 
 

@@ -216,7 +216,7 @@ BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; allowed is 1 to 20"),
+        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; it must be 1 to 20"),
         ("endpoint:x", BUYING, r"endpoint\.price is not set.* --dry-run prints how many images a run needs"),
         (
             "endpoint:x",
