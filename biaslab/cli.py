@@ -52,7 +52,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
             # The error about an unknown option names the nearest one of the command.
             command = getattr(arguments, "parser", parser)
             option = unknown_options[0].partition("=")[0]
-            raise ParameterError(f"There is no option {option!r} of {command.prog!r}. {_option_help(command, option)}")
+            raise ParameterError(f"{command.prog!r} has no option {option!r}. {_option_help(command, option)}")
         status = arguments.call(arguments)
         sys.stdout.flush()
         return status or 0
@@ -63,7 +63,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
     except (BiaslabError, OSError) as error:
         from biaslab.cache.result_cache import explain_error
 
-        fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
+        fix = "Finished results are cached. To continue, {fix}, or choose another folder, and run the command again."
         print(f"{parser.prog}: {explain_error(error, hint=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -80,7 +80,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
 # The number of the signal that ends programs whose output is no longer read.
 _SIGPIPE = 13
 _IMAGE_EXTRA = "'biaslab[models]'"
-_RESUME = "finished results are cached, and the same command resumes"
+_RESUME = "finished results are cached; to resume, run the same command again"
 
 
 def _check_old_names(words: Sequence[str]) -> None:
@@ -128,25 +128,25 @@ def build_parser() -> argparse.ArgumentParser:
     repeated = {"action": "append", "default": []}
     bars.add_argument("--no-progress", action="store_true", help="hide progress bars")
     params.add_argument("params", metavar="PARAMS.yaml", help="parameters file, for example params/published.yaml")
-    text = "set a parameter; a list reruns notebooks for each value (repeatable)"
+    text = "set a parameter; with a list, notebooks run once for each value (repeatable)"
     values.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
     values.add_argument("--notebooks-dir", metavar="DIR", help="notebook directory (default: auto-detected)")
     text = "include the papers' published values for comparison"
     starts.add_argument("--baselines", choices=("published",), default="", help=text)
     text = "show models, image counts, time, disk and cost; generate nothing"
     starts.add_argument("--dry-run", action="store_true", help=text)
-    text = "with --dry-run: download missing models and try them, too"
+    text = "with --dry-run: also download missing models and test them"
     starts.add_argument("--fetch", action="store_true", help=text)
-    starts.add_argument("--overwrite", action="store_true", help="replace a folder that contains another run")
-    text = "re-run notebooks even if they are up to date"
+    starts.add_argument("--overwrite", action="store_true", help="replace a run folder that contains another run")
+    text = "rerun notebooks even if they are up to date"
     starts.add_argument("--force", action="store_true", help=text)
-    outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="folder of all runs (default: outputs)")
+    outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="folder for all runs (default: outputs)")
     run.add_argument("run", metavar="RUN", help=_RUN)
     text = "set a parameter of the run, for example compute.cache=DIR (repeatable)"
     parameters.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
     text = "cache directory (default: $BIASLAB_CACHE, else outputs/.cache)"
     cache.add_argument("--cache", metavar="DIR", help=text)
-    text = "groups in images:FOLDER: prompt, folder[1], a column of its table, or a pattern"
+    text = "groups of images:FOLDER: prompt, folder[1], a table column or a regular expression"
     grouping.add_argument("--group-by", metavar="RULE", default="", help=text)
 
     def command(
@@ -173,10 +173,10 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _audit,
-        "measure bias of one or more text-to-image models and build a report",
-        "Generates images with each model (or reads those of images:FOLDER), classifies the people shown, and builds "
-        "one report. A model may be followed by LoRAs, as NAME+LORA:WEIGHT. A preflight check tries every model and "
-        "classifier on one image before the run starts.",
+        "measure the bias of one or more text-to-image models and build a report",
+        "Generates images with each model (or reads those in images:FOLDER), classifies the people shown, and builds "
+        "one report. To add LoRAs to a model, write NAME+LORA:WEIGHT. Before the run starts, a preflight check tests "
+        "every model and classifier on one image.",
         "biaslab audit images:photos/",
         "biaslab audit OWNER/MODEL OTHER/MODEL --dry-run",
         "biaslab audit OWNER/MODEL --prompts prompts.csv --benchmark labour.csv",
@@ -184,35 +184,36 @@ def build_parser() -> argparse.ArgumentParser:
         stop_hint=_RESUME,
         extras=_IMAGE_EXTRA,
     )
-    text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER, or an installed name"
+    text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER or name from a package"
     add("models", metavar="MODEL", nargs="+", help=text)
-    text = "file of your prompts: prompt, optionally group, n and people"
+    text = "file of your prompts; columns: prompt, and optionally group, condition, n and people"
     add("--prompts", metavar="FILE", default="", help=text)
-    text = "file of reference shares: group, percent_female, optionally n"
+    text = "file of reference shares; columns: group, percent_female, and optionally n"
     add("--benchmark", metavar="FILE", default="", help=text)
     text = "number of images: quick, standard or paper (default: standard)"
     add("--preset", metavar="PRESET", default="standard", help=text)
-    add("--name", metavar="NAME", default="", help="name of the run (default: from models and preset)")
+    add("--name", metavar="NAME", default="", help="name of the run (default: models and preset)")
     add("--title", metavar="TEXT", default="", help="title of the report (default: Audit of MODEL, …)")
-    text = "training captions: a file pattern, or an installed name"
+    text = "training captions: file, pattern, hub dataset or name from a package"
     add("--corpus", metavar="PATTERN", default="", help=text)
     text = "human annotations of a subset of the images: a file or folder"
     add("--annotations", metavar="FILE", default="", help=text)
-    text = "run only this paper: paired, dalleval, triplets, paradox (repeatable; default: all)"
+    text = "only this paper's analyses: paired, dalleval, triplets or paradox (repeatable)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
     command(
         _init,
         "write notebooks, parameters files and a README into a new folder",
-        "Copies the notebooks and parameters files of biaslab and of installed packages, so that you can edit them.",
+        "Copies the notebooks and parameters files of biaslab and of installed packages into a folder where you can "
+        "edit them.",
         "biaslab init my-audit",
     )("folder", metavar="FOLDER", help="new or empty folder")
 
     add = command(
         _run,
         "execute notebooks from a parameters file and build the report",
-        "Executes notebooks in parallel, each with the parameters of the file, and builds one report. Notebooks that "
-        "are up to date are not executed again, and cached results are reused.",
+        "Executes notebooks in parallel with the parameters in the file, and builds one report. Notebooks that are up "
+        "to date are not executed again, and cached results are reused.",
         "biaslab run params/published.yaml",
         "biaslab run params/published.yaml --notebook 'paradox/*' --set run=sweep --set 'model=[SD 1.4, SD 1.5]'",
         parents=(params, values, starts, outputs, bars),
@@ -225,21 +226,21 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _compare,
         "compare the findings and tables of finished runs",
-        "Plots the findings of all runs next to each other, and computes the differences between their tables and "
-        "those of the first run.",
+        "Plots the findings of all runs next to each other, and subtracts the tables of the first run from those of "
+        "the other runs.",
         "biaslab compare published sweep",
         parents=(outputs,),
     )
     add("first", metavar="RUN", help=_RUN)
     add("others", metavar="RUN", nargs="+", help="runs to compare with the first")
-    text = "name of the comparison's folder (default: compare-RUN-RUN)"
+    text = "name of the new folder (default: compare-RUN-RUN)"
     add("--name", metavar="NAME", help=text)
 
     add = command(
         _plan,
         "estimate the sample size for a target margin of error",
-        "Uses a finished run as a pilot: prints the expected margins of error of its headline estimates, the images "
-        "per prompt for other margins, and the command that generates them.",
+        "Uses a finished run as a pilot study. Prints the margins of error of its headline estimates, the images per "
+        "prompt that smaller margins need, and the command that generates these images.",
         "biaslab plan RUN --precision 5",
         parents=(run, outputs),
     )
@@ -249,25 +250,25 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _annotate,
         "create an offline HTML page for human annotation",
-        "Selects a stratified random sample of images and writes them into one page with questions about each. "
-        "Annotators answer in a browser, without a network, and send back a CSV file of annotations. "
-        "Questions: perceived gender, skin tone, attributes (or a single one), objects, number, relation, object, "
-        "noun, alignment.",
+        "Selects a stratified random sample of images and writes one page with questions about each image. "
+        "Annotators answer them in a browser, without a network connection, and send back a CSV file of annotations. "
+        "Built-in questions: perceived gender, skin tone, attributes (or the name of one attribute), objects, number, "
+        "relation, object, noun, alignment.",
         "biaslab annotate RUN --sample 200 --seed 1",
         "biaslab annotate RUN --paper dalleval --questions 'perceived gender,skin tone,attributes'",
         "biaslab annotate images:photos/ --sample 100",
         parents=(outputs, parameters, grouping),
     )
-    text = "run, folder of images named by their ids, or images:FOLDER"
+    text = "run, folder of images whose file names are image ids, or images:FOLDER"
     add("images", metavar="RUN|FOLDER", help=text)
-    text = "names of questions or YAML files, separated by commas (default: perceived gender)"
+    text = "built-in questions or YAML files, separated by commas (default: perceived gender)"
     add("--questions", metavar="NAME,…|FILE", default="", help=text)
     add("--sample", type=int, metavar="N", default=200, help="number of images to annotate (default: 200)")
-    text = "seed of the sample and of the image orders (default: 0)"
+    text = "random seed of the sample and of the order of images (default: 0)"
     add("--seed", type=int, metavar="S", default=0, help=text)
-    text = "paper of a run's images: paradox, paired, dalleval or triplets (default: first)"
+    text = "with a run: paradox, paired, dalleval or triplets (default: the run's first paper)"
     add("--paper", metavar="PAPER", default="", help=text)
-    text = "subset of the paper's images, for example paired or skills (default: one person)"
+    text = "subset of the paper's images, for example paired or skills (default: images of one person)"
     add("--subset", metavar="SUBSET", default="", help=text)
     text = "include training images, which show the faces of real people"
     add("--show-faces", action="store_true", help=text)
@@ -276,9 +277,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _export,
-        "pack a run into one zip file for readers",
+        "pack a run into one zip file to share",
         "Packs the report, tables, figures, notebooks and parameters, and a list of the images with their seeds, so "
-        "that others can read and repeat the run. Refuses files with API keys or folder names of this machine.",
+        "that others can read and repeat the run. Stops if a file contains an API key or a folder of this machine.",
         "biaslab export RUN --output audit.zip",
         parents=(run, outputs),
     )
@@ -286,45 +287,48 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _export_dataset,
-        "write a paper's released dataset for trainers of other libraries",
-        "Writes scenes, images and boxes of PaintSkills as an imagefolder of the library datasets, with captions and "
-        "boxes in metadata.jsonl, and as COCO detections. Images are hard links where possible.",
+        "convert a paper's released dataset for training with other libraries",
+        "Writes the scenes, images and boxes of PaintSkills in the imagefolder format of Hugging Face's datasets "
+        "library, with captions and boxes in metadata.jsonl, and the boxes as COCO annotations. Images are hard links "
+        "where the file system supports them, and copies otherwise.",
         "biaslab export-dataset paintskills PaintSkills/ --output paintskills-dataset/",
     )
-    add("dataset", metavar="DATASET", choices=("paintskills",), help="dataset to write: paintskills")
-    add("folder", metavar="FOLDER", help="folder of the release, with object, count and spatial")
+    add("dataset", metavar="DATASET", choices=("paintskills",), help="dataset to convert: paintskills")
+    add("folder", metavar="FOLDER", help="folder of the release, with subfolders object, count and spatial")
     add("-o", "--output", metavar="FOLDER", required=True, help="new or empty folder")
 
     add = command(
         _cite,
         "print citations of biaslab, or of a run and its papers",
-        "Prints text and BibTeX: for biaslab alone, or also for a run and the papers whose methods it used.",
+        "Prints citations as text and BibTeX: for biaslab alone, or also for a run and the papers whose methods it "
+        "used.",
         "biaslab cite",
         "biaslab cite RUN --author 'A. Auditor' --url https://example.org/report/index.html",
         parents=(outputs,),
     )
     add("run", metavar="RUN", nargs="?", help=_RUN)
     add("--author", metavar="NAME", default="", help="author of the run")
-    add("--url", metavar="ADDRESS", default="", help="address of the published report")
+    add("--url", metavar="ADDRESS", default="", help="web address of the published report")
 
     add = command(
         _shard,
         "run one shard of a run's work (for job arrays)",
-        "Computes shard I of N of the searches, images and classifications of a run, and caches the results. When all "
-        "shards have ended, 'biaslab run' with the same parameters file reads them.",
+        "Computes shard I of N of a run's searches, images and classifications, and caches the results. When all "
+        "shards have finished, 'biaslab run' with the same parameters file builds the report from these results.",
         "biaslab shard params/sd14.yaml --shard 0/10 --wait",
         parents=(params, values, bars),
         stop_hint=_RESUME,
         extras=_IMAGE_EXTRA,
     )
-    add("--shard", metavar="I/N", required=True, help="shard to compute: 0/10 to 9/10 cover all work")
+    add("--shard", metavar="I/N", required=True, help="shard to compute: one of 0/N to N-1/N")
     text = "wait for other shards, and continue until all work is done"
     add("--wait", action="store_true", help=text)
 
     command(
         _settings,
         "list settings with type, bounds, unit, default and meaning",
-        "Also lists the values that installed packages provide. Set one with --set, as in --set generation.steps=30.",
+        "Also lists the values that installed packages provide. To change a setting of a run, use --set, for example "
+        "--set generation.steps=30.",
         "biaslab settings generation",
         "biaslab settings threshold",
     )("word", metavar="WORD", nargs="?", default="", help="setting, group, or word to search for (default: all)")
@@ -332,14 +336,14 @@ def build_parser() -> argparse.ArgumentParser:
     command(
         _models,
         "list the models that installed packages provide",
-        "Prints the name, type, size and folder of each, and its model card.",
+        "Prints the name, type, size, folder and model card of each model.",
         "biaslab models",
     )
 
     command(
         _reference,
         "list the papers' published tables, or print one as CSV",
-        "These tables contain the values that the papers print.",
+        "The tables contain the values that the papers report.",
         "biaslab reference",
         "biaslab reference paradox_table_6",
     )("name", metavar="NAME", nargs="?", help="name of a table, for example paradox_table_6")
@@ -347,14 +351,14 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _cache,
         "show cache usage, or delete unused results",
-        "Without 'prune', lists the cached results by stage: number, size, and first and last day of use. Purchased "
-        "images, answers, downloads and results in use are never deleted.",
+        "Without 'prune', lists the cached results by stage: their number, their size, and the earliest and latest "
+        "day of last use. Purchased images, purchased answers, downloads and results in use are never deleted.",
         "biaslab cache",
         "biaslab cache prune --days 90",
         "biaslab cache prune --days 90 --yes",
         parents=(cache,),
     )
-    text = "list results to delete, selected by --days, --stage or both"
+    text = "list the results to delete, selected by --days, --stage or both"
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
     add("--days", type=float, metavar="N", help="with prune: select results not used for N days")
     add("--stage", metavar="NAME", help="with prune: select results of one stage")
@@ -363,18 +367,18 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _purchases,
         "summarize purchases from endpoints: cost, images and replies",
-        "Prints for each model of an endpoint the cost, images by status, and replies whose images are not saved yet. "
-        "It buys nothing.",
+        "For each model behind an endpoint, prints the amount spent, the images by status, and the number of replies "
+        "whose images are not saved yet. Buys nothing.",
         "biaslab purchases",
         "biaslab purchases --release",
         parents=(cache,),
     )
-    text = "allow another host to buy, after a process was killed"
+    text = "allow purchases from another host after a process was killed"
     add("--release", action="store_true", help=text)
     return parser
 
 
-_RUN = "folder of a run, or its name in --outputs"
+_RUN = "folder of a run, or name of a run in --outputs"
 
 
 def _wrapped(text: str) -> str:
@@ -404,7 +408,7 @@ def _init(arguments: argparse.Namespace) -> None:
     from biaslab.runs import init
 
     n_files = len(init.init(arguments.folder))
-    print(f"{n_files} files in {arguments.folder}: start with README.md.")
+    print(f"Wrote {n_files} files into {arguments.folder}. Start with its README.md.")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -496,13 +500,13 @@ def _shard(arguments: argparse.Namespace) -> None:
 
     shard = re.fullmatch(r"(\d+)/(\d+)", arguments.shard)
     if shard is None:
-        raise ParameterError(f"--shard is {arguments.shard!r}; it must be a shard of a number, for example 0/10.")
+        raise ParameterError(f"--shard is {arguments.shard!r}; it must be I/N, for example 0/10 for the first of ten.")
     checked = params.load(arguments.params, overrides=arguments.overrides, notebooks_dir=arguments.notebooks_dir)
     options = {"progress": not arguments.no_progress, "wait": arguments.wait}
     show = partial(print, sep="\n", flush=True)
     remaining = shards.compute(checked, (int(shard[1]), int(shard[2])), waiting=lambda texts: show(*texts), **options)
-    message = f"All work is done: `biaslab run {arguments.params}` reads the results."
-    show(*remaining, "Start all shards again when they have ended." if remaining else message)
+    message = f"All work is done. To build the report: `biaslab run {arguments.params}`."
+    show(*remaining, "When all shards have finished, start all of them again." if remaining else message)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -579,7 +583,7 @@ def _models(_: argparse.Namespace) -> None:
     from biaslab.hub import registry
 
     models = registry.installed()
-    message = "No installed package provides a model. Name other models by folder or hub name."
+    message = "No installed package provides a model. Specify other models by folder or hub name."
     print(message if models.empty else models.to_string(index=False))
 
 
@@ -599,7 +603,7 @@ def _cache(arguments: argparse.Namespace) -> None:
 
     prune, days, stage = arguments.action == "prune", arguments.days, arguments.stage
     if prune != (days is not None or stage is not None) or arguments.yes > prune:
-        raise ParameterError("Select the results to prune: biaslab cache prune --days N, --stage NAME, or both.")
+        raise ParameterError("To select results to prune: biaslab cache prune with --days N, --stage NAME, or both.")
     if days is not None and not 0 <= days < math.inf:
         raise ParameterError(f"--days is {days:g}; it must be a number of days, 0 or more.")
     root = _cache_root(arguments)
@@ -615,7 +619,7 @@ def _cache(arguments: argparse.Namespace) -> None:
     if deleted:
         print(pruning.make_table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
-        print(f"Not deleted, in use by a process: {result.stage}/{result.path.name}")
+        print(f"In use by a process, so not deleted: {result.stage}/{result.path.name}")
     verb = "Deleted" if arguments.yes else "Would delete"
     hint = "" if arguments.yes or not deleted else " Nothing is deleted yet: add --yes."
     print(f"{verb} {pruning.summarize(deleted)}, from {root}.{hint}")

@@ -117,7 +117,7 @@ def not_installed(error: ModuleNotFoundError, extras: str = "") -> str:
         return ""
     part = candidates[0][1]
     requirement = extras if extras and part == _BASE_EXTRA else f"'biaslab[{part}]'"
-    return f"This takes the package {package}, which is not installed: pip install {requirement}"
+    return f"This command needs the package {package}, which is not installed: pip install {requirement}"
 
 
 # While transformers, diffusers and accelerate load, they create modules without values in all threads of the process.
@@ -130,7 +130,7 @@ def refuse_questions() -> Iterator[None]:
     """Refuse questions of libraries to the user while they load, in a terminal, a pipe or a notebook."""
 
     def no_answer(question: object = "") -> str:
-        raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")
+        raise EOFError(f"it asks the user {str(question).strip()[-200:]!r}, which biaslab does not answer.")
 
     original_input, stream = builtins.input, sys.stdin
     try:
@@ -154,8 +154,8 @@ def loading(name: str, kind: str) -> Iterator[None]:
         raise
     # Libraries differ in their errors for a missing file, another architecture or no network; a package may exit.
     except (Exception, SystemExit) as error:
-        exits = "it would end the program" if isinstance(error, SystemExit) else ""
+        exits = "its code tried to exit the program" if isinstance(error, SystemExit) else ""
         reason = exits or " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in reason:
-            reason = f"it needs code of its own. {NEVER_RUN} {reason}"
+            reason = f"it needs its own code. {NEVER_RUN} {reason}"
         raise ParameterError(f"{name} cannot be loaded as {kind}: {reason:.400}") from error

@@ -62,10 +62,10 @@ def load_all(group: str) -> dict[str, Any]:
         with refuse_questions():
             thread.start()
             thread.join(_LONGEST_IMPORT)
-        value, problem = outcome or (None, f"it takes longer than {_LONGEST_IMPORT:g} seconds")
+        value, problem = outcome or (None, f"loading took longer than {_LONGEST_IMPORT:g} seconds")
         if problem:
             _BROKEN.add(point)
-            _log.warning("%r (entry points %r) is left out, because it cannot be loaded: %s.", name, group, problem)
+            _log.warning("%r (entry points %r) is not used because it cannot be loaded: %s.", name, group, problem)
         else:
             objects[name] = value
     return objects
@@ -94,7 +94,7 @@ def _folder(name: str, module: str, path: tuple[str, ...]) -> Path | None:
     for location in (spec.submodule_search_locations if spec else None) or ():
         if (folder := Path(location, *subpackages)).is_dir():
             return folder
-    _log.warning("The notebooks %r are to be in the package %s, which is missing. Install it again.", name, module)
+    _log.warning("The package %s, which should contain the notebooks %r, is missing. Reinstall it.", module, name)
     return None
 
 
@@ -115,12 +115,12 @@ def _find_entry_points(
             first = points_by_name.setdefault(point.name, point)
             if not point.pattern.match(point.value):
                 problems[group, point.name] = (
-                    f"An installed package brings {label} as {point.value!r}, which is no MODULE:NAME."
+                    f"An installed package declares {label} as {point.value!r}, which is not of the form MODULE:NAME."
                     f"{f' Uninstall {point.dist.name}.' if point.dist else ''}"
                 )
             elif first.value != point.value:
                 problems[group, point.name] = (
-                    f"Two installed packages bring {label}: {first.value} and {point.value}. Uninstall one of them."
+                    f"Two installed packages declare {label}: {first.value} and {point.value}. Uninstall one of them."
                 )
     for (group, name), problem in problems.items():
         del by_group[group][name]

@@ -93,12 +93,12 @@ def secret_in_url(url: str) -> str:
     """Return a description of a possible secret in a URL (a user, password or key), or an empty string."""
     url = unquote(url)
     if _USER.match(url):
-        return "a user or a password"
+        return "a user name or password"
     if _ISSUED.search(url):
-        return "what looks like a key"
+        return "a text that looks like a key"
     for name in _URL_NAME.findall(url):
         if _IN_NAME.search(name) or _WORDS & set(re.split(r"[^a-z]+", name.lower())):
-            return "what looks like a key"
+            return "a text that looks like a key"
     return ""
 
 

@@ -50,26 +50,26 @@ class Request:
         source, annotations, model = request.source, str(request.annotations), request.model
         if source == "annotations" and not annotations:
             raise ParameterError(
-                "source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file."
+                "source is 'annotations', but annotations is empty. Set annotations to a CSV or Parquet file."
             )
         if source != "annotations" and annotations:
             raise ParameterError(
-                f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'."
+                f"annotations is {annotations!r}, but source is {source!r}. Set source to 'annotations'."
             )
         if not request.makes_images:
             baselines = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
             baselines = [baselines] if isinstance(baselines, str) else baselines
             if settings and (set(settings) != {"baselines"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
-                    f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
-                    "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
-                    "values in addition to a folder or annotations."
+                    f"settings is {settings!r}, but source is {source!r}, which generates no images. Set source to "
+                    "'pipeline' and name a model, or set settings to {}, or to {'baselines': 'published'} to add the "
+                    "papers' published values to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
                 if replacement := old_names.replacement("values", source):
-                    raise ParameterError(f"source {source} is now {replacement}: rename it.")
+                    raise ParameterError(f"The source {source} is now called {replacement}; use the new name.")
                 raise ParameterError(
-                    f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
+                    f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor an existing folder. "
                     f"{name_help(source, names())}"
                 )
             return replace(request, baselines=("published",) if "published" in baselines else ())
@@ -80,8 +80,8 @@ class Request:
         if source == PIPELINE and model == "all":
             available = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
-                "source is 'pipeline' and model is 'all'; set model to the model that generates images: a hub name, a "
-                f"folder{f', or one that an installed package brings: {available}' if available else ''}."
+                "source is 'pipeline', but model is 'all'. Set model to the model that generates images: a hub name or "
+                f"a folder{f', or a model that an installed package provides: {available}' if available else ''}."
             )
         return cls(**arguments | {"settings": checked, "baselines": checked.baselines})
 

@@ -31,26 +31,28 @@ PUBLISHED, NONE = "published", "none"
 class ComputeSettings(Group):
     """Devices, workers, and the cache."""
 
-    device: str = field("auto", "Device that runs models: `auto` (CUDA, else MPS, else CPU), `cpu`, `cuda`, `mps`, ….")
+    device: str = field("auto", "Device that runs models: `auto` (CUDA, else MPS, else CPU), `cpu`, `cuda` or `mps`.")
     offload: Literal["none", "model", "sequential"] = field(
         "none",
-        "Offloading of the image model to CPU memory: `none`; `model`, by component, slightly slower; `sequential`, "
-        "by layer, with the least GPU memory and many times slower. Images are identical.",
+        "Offloading of the image model to CPU memory. `none` disables it; `model` offloads whole components and is "
+        "slightly slower; `sequential` offloads layers, needs the least GPU memory and is many times slower. Images "
+        "are identical.",
     )
     engine: Literal["local", "dask"] = field(
         "local", "Execution backend: `local` (this machine) or `dask` (a Dask cluster at `compute.address`)."
     )
     workers: Integer = field(
         0,
-        "Worker processes, with GPUs assigned in turn; 0 or 1 computes in the notebooks. With `dask`, how many a "
-        "batch system starts; a running cluster uses all of its own.",
+        "Number of worker processes, to which GPUs are assigned in turn. With 0 or 1, the notebooks' own processes "
+        "compute. With `dask`, the number of workers that a batch system starts; a running cluster uses all of its "
+        "workers.",
         "processes",
         ge=0,
     )
     address: str = field(
         "",
-        "Dask cluster: scheduler address (`tcp://HOST:8786`), path of a scheduler file, or a batch system that starts "
-        "workers (`slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`).",
+        "Dask cluster: address of a scheduler (`tcp://HOST:8786`), path of a scheduler file, or the batch system that "
+        "starts workers (`slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`).",
     )
     cache: Folder = field("", "Folder of cached results; empty is `outputs/.cache`.")
 
@@ -60,17 +62,17 @@ class CalibrationSettings(Group):
 
     guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales to compare.")
     guidance_images: Integer = field(
-        1, "Images of each occupation, template and guidance scale in that comparison.", "images", ge=1
+        1, "Images of each occupation, template and guidance scale in this comparison.", "images", ge=1
     )
     world_images: Integer = field(
-        72, "Images of each occupation and template from the generator of ground truth.", "images", ge=1
+        72, "Images of each occupation and template rendered with known ground truth.", "images", ge=1
     )
     matched_captions: Integer = field(
-        200, "Maximum number of captions for each occupation that match the templates.", "captions", ge=1
+        200, "Maximum number of captions that match the templates, for each occupation.", "captions", ge=1
     )
-    unbiased_captions: Integer = field(40_000, "Captions without planted bias.", "captions", ge=1)
+    unbiased_captions: Integer = field(40_000, "Number of captions without planted bias.", "captions", ge=1)
     unbiased_per_occupation: Integer = field(
-        60, "Randomly sampled captions for each occupation among those without planted bias.", "captions", ge=1
+        60, "Captions sampled for each occupation from those without planted bias.", "captions", ge=1
     )
     test_images: Integer = field(2000, "Held-out synthetic images for testing the classifier.", "images", ge=1)
 
@@ -95,21 +97,23 @@ class Settings(Group):
     calibration: CalibrationSettings = CalibrationSettings()
     baselines: Annotated[Texts, Place(words=(PUBLISHED, NONE))] = field(
         (PUBLISHED,),
-        "Baselines next to the results: `published` (the papers' values), names of other models, measured in the same "
-        "way, or `none`.",
+        "Baselines shown next to the results: `published` (the papers' published values), names of other models, which "
+        "are measured in the same way, or `none`.",
         min_length=1,
     )
 
     models: dict[str, Any] = field(
         {},
-        "Generation settings of single models by name, such as `{NAME: {generation: {steps: 4}}}`; prompts are the "
-        "same for all models.",
+        "Generation settings of single models by name, such as `{NAME: {generation: {steps: 4}}}`. All models receive "
+        "the same prompts.",
     )
 
     @model_validator(mode="after")
     def _check_models(self) -> Self:
         if NONE in self.baselines and len(self.baselines) > 1:
-            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' excludes other baselines.")
+            raise ParameterError(
+                f"baselines is {list(self.baselines)!r}; 'none' cannot be combined with other baselines."
+            )
         for name, model_settings in self.models.items():
             groups = model_settings if isinstance(model_settings, Mapping) else {"": model_settings}
             for group, group_settings in groups.items():
@@ -120,7 +124,7 @@ class Settings(Group):
                     setting_name = ".".join(filter(None, (str(group), str(unknown))))
                     old_names.check("settings", [setting_name], f"models.{name}")
                     raise ParameterError(
-                        f"models.{name} is {model_settings!r}; a single model accepts only settings of its image "
+                        f"models.{name} is {model_settings!r}; settings of a single model can only concern image "
                         f"generation, such as {{'generation': {{'steps': 4}}}}. {name_help(setting_name, choices)}"
                     )
             # Values are checked like those for all models.

@@ -55,21 +55,21 @@ def test_shards_of_a_run_together_compute_all_work(tmp_path, write_notebook, mon
         return said.err if status else said.out.splitlines()
 
     assert shard("0/2") == [
-        "search: this shard is done; 1 of 2 pieces remain for the others.",
-        "Start all shards again when they have ended.",
+        "search: this shard is done; 1 of 2 chunks remain for other shards.",
+        "When all shards have finished, start all of them again.",
     ]
     # This shard of the search is the last; the only piece of the indicators belongs to the other one.
-    assert shard("1/2")[0] == "indicators: this shard is done; 1 of 1 pieces remain for the others."
-    assert shard("0/2") == [f"All work is done: `biaslab run {file}` reads the results."]
+    assert shard("1/2")[0] == "indicators: this shard is done; 1 of 1 chunks remain for other shards."
+    assert shard("0/2") == [f"All work is done. To build the report: `biaslab run {file}`."]
     # With the notebook's own seed, the run finds it all.
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     found = Pipeline("mini", Settings.from_mapping(settings), seed=5, progress=False).captions()
     assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
 
-    assert "The shard is 2/2; it must be one of 0/n" in shard("2/2", 2)
-    assert "--shard is 'half'; it must be a shard of a number" in shard("half", 2)
+    assert "The shard is 2/2; with n shards, it must be one of 0/n to n-1/n" in shard("2/2", 2)
+    assert "--shard is 'half'; it must be I/N, for example 0/10" in shard("half", 2)
     file.write_text("run: mine\n")
-    assert "have no work to share; set source to 'pipeline'." in shard("0/2", 2)
+    assert "have no work for shards. Set source to 'pipeline'." in shard("0/2", 2)
 
 
 @pytest.mark.long
@@ -87,7 +87,7 @@ def test_ctrl_c_prints_how_to_resume(monkeypatch, capsys):
     for name in ("biaslab.runs.params.load", "biaslab.reference.index"):
         monkeypatch.setattr(name, Mock(side_effect=KeyboardInterrupt))
     assert cli.main(["run", "mine.yaml"]) == 130
-    resumes = "biaslab: stopped; finished results are cached, and the same command resumes.\n"
+    resumes = "biaslab: stopped; finished results are cached; to resume, run the same command again.\n"
     assert capsys.readouterr() == ("", resumes)
     assert cli.main(["reference"]) == 130
     assert capsys.readouterr() == ("", "biaslab: stopped.\n")

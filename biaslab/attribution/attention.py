@@ -63,15 +63,16 @@ def check_tokenizers(pipe) -> None:
     columns = table.get(kind, {}).get("columns")
     if not columns:
         raise ParameterError(
-            f"Attention to words cannot be read from a {kind}: its text encoding is unsupported. Use one of "
+            f"Attention to words cannot be recorded in a {kind}, because its text encoding is unsupported. Use one of "
             f"{', '.join(name for name, entry in table.items() if 'columns' in entry)}."
         )
     for name in (name for part in columns for name in part):
         tokenizer = getattr(pipe, name, None)
         if tokenizer is not None and not tokenizer.is_fast:
             raise ParameterError(
-                f"Attention to words cannot be read from this {kind}: its {name}, a {type(tokenizer).__name__}, "
-                "gives no positions of tokens in the text. Save the model with a tokenizer that has a tokenizer.json."
+                f"Attention to words cannot be recorded in this {kind}, because its {name}, a "
+                f"{type(tokenizer).__name__}, returns no positions of tokens in the text. Save the model with a "
+                "tokenizer that has a tokenizer.json."
             )
 
 
@@ -177,8 +178,8 @@ class Attention:
         states, (images, _, columns) = kwargs["encoder_hidden_states"], self._weights.shape
         if len(states) not in (images, 2 * images) or states.shape[1] != columns:
             raise RunError(
-                f"Attention was to be taken of {images} images with texts of {columns} columns, but the pipeline was "
-                f"given {' x '.join(map(str, states.shape[:2]))}. Give a text for each image of one call."
+                f"Attention should be recorded for {images} images with texts of {columns} columns, but the pipeline "
+                f"received {' x '.join(map(str, states.shape[:2]))}. Pass one text for each image of a call."
             )
         self._step += 1
         self._weights = self._weights.to(states.device)
@@ -194,8 +195,8 @@ class Attention:
         """Add a layer's attention at a step, after it ran."""
         if not {"queries", "keys"} <= set(projections):
             raise RunError(
-                f"{layer} is computed by {type(module.processor).__name__}, which does not call its projections: "
-                "attention cannot be taken from it. Give the pipeline the processors of its library."
+                f"{layer} is computed by {type(module.processor).__name__}, which does not call its projections, so "
+                "attention cannot be recorded. Use the processors of the pipeline's own library."
             )
         rotation = kwargs.get("image_rotary_emb")
         queries, keys = (self._by_head(projections.pop(k), module, rotation) for k in ("queries", "keys"))
@@ -232,8 +233,8 @@ class Attention:
             rows, columns = -(-rows // 2), -(-columns // 2)
         if rows * columns != places:
             raise RunError(
-                f"A layer has {places} positions, which is not a halving of latents of {self.latent[0]} x "
-                f"{self.latent[1]}, so its positions cannot be mapped."
+                f"A layer has {places} positions, which cannot be mapped to latents of {self.latent[0]} x "
+                f"{self.latent[1]}, because they do not result from repeated halving."
             )
         return rows, columns
 
@@ -294,8 +295,8 @@ def _layers(pipe) -> dict[str, torch.nn.Module]:
     denoiser, kind = _denoiser(pipe), type(pipe).__name__
     if any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in denoiser.modules()):
         raise ParameterError(
-            f"The denoising network of this {kind} is compiled, which leaves out the layers that attention is taken "
-            "from. Set generation.compile to false."
+            f"The denoising network of this {kind} is compiled, so attention cannot be recorded in its layers. Set "
+            "generation.compile to false."
         )
     suffix = "attn2" if hasattr(pipe, "unet") else "attn"
     layers = {
@@ -304,7 +305,7 @@ def _layers(pipe) -> dict[str, torch.nn.Module]:
         if name.split(".")[-1] == suffix and not name.startswith("mid_block")
     }
     if not layers:
-        raise ParameterError(f"The denoising network of this {kind} has no cross-attention, but for its middle.")
+        raise ParameterError(f"The denoising network of this {kind} has no cross-attention outside its middle block.")
     for name, module in layers.items():
         if getattr(module, "fused_projections", False):
             raise ParameterError(

@@ -51,13 +51,14 @@ def map_words(
     check(pipe)
     if type(pipe).__name__ != "StableDiffusionPipeline":
         raise ParameterError(
-            f"Attention in given images is taken from a StableDiffusionPipeline, and this is a {type(pipe).__name__}."
+            "Attention in existing images can only be recorded in a StableDiffusionPipeline, and this is a "
+            f"{type(pipe).__name__}."
         )
     sizes, model_size = sorted({image.shape for image in images}), (generator.height, generator.width)
     if sizes and sizes[0][:2] != model_size:
         raise ParameterError(
-            f"{generator.model} generates images of {model_size[0]} x {model_size[1]} pixels, and these are "
-            f"{sizes[0][0]} x {sizes[0][1]}: attention in them is not comparable with its own. Resize them."
+            f"{generator.model} generates images of {model_size[0]} x {model_size[1]} pixels, but these have "
+            f"{sizes[0][0]} x {sizes[0][1]}, so attention is not comparable. Resize them."
         )
     word_columns = columns(pipe, texts, words)
     all_levels: list[WordMaps] = []

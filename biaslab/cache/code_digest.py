@@ -80,7 +80,7 @@ def entry_digest(entry: metadata.EntryPoint) -> str:
     """
     if _path(entry.module) is None:
         raise ParameterError(
-            f"{entry.name} names the module {entry.module}, which is not there as source. Install its package again."
+            f"{entry.name} refers to the module {entry.module}, whose source file is missing. Reinstall its package."
         )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
     return _hash(package, entry.value, function_digests(entry.module))

@@ -65,7 +65,7 @@ class ResultCache:
         # Workers may have other working directories.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
-            raise ParameterError(f"The shard is {share[0]}/{share[1]}; it must be one of 0/n, 1/n, … up to n-1/n.")
+            raise ParameterError(f"The shard is {share[0]}/{share[1]}; with n shards, it must be one of 0/n to n-1/n.")
         self.share, self.workers = share, workers
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
@@ -158,7 +158,7 @@ class Stage:
         n_missing = sum(not path.exists() for path in missing_shards)
         if n_missing and self.share:
             raise UnfinishedError(
-                f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} pieces remain for the others."
+                f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} chunks remain for other shards."
             )
         # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):
@@ -230,18 +230,18 @@ class _Fill:
         vars(self).update(state)
         if self.host != platform.node() and code_digest.function_digests(self.work) != self.code:
             raise RunError(
-                f"{platform.node()}, where a worker runs, has other code than the process that submitted the work. "
-                "Start that process again if the code has changed; all machines need the same versions of biaslab and "
-                "of what it computes with."
+                f"The worker on {platform.node()} has different code from the process that submitted the work. If the "
+                "code has changed, restart that process. All machines need the same versions of biaslab and of the "
+                "libraries that it computes with."
             )
 
     def __call__(self, task: tuple[Path, pd.DataFrame]) -> None:
         path, rows = task
         if not path.parent.is_dir():
             raise RunError(
-                f"{path.parent} does not exist on {platform.node()}, where a worker runs. Workers on several "
-                "machines need the cache in a folder that all of them share under the same path: name one as the "
-                f"setting compute.cache, or as {ROOT_VARIABLE}."
+                f"{path.parent} does not exist on {platform.node()}, where a worker runs. If workers run on several "
+                "machines, the cache must be a folder that all of them share under the same path. Set compute.cache "
+                f"or the environment variable {ROOT_VARIABLE} to such a folder."
             )
         # The read that follows waits for the process that computes the shard.
         with contextlib.suppress(_BusyError), locked(path, wait=False):
@@ -263,7 +263,7 @@ def compute_or_load(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataF
         except _DamagedError as error:
             damaged_path = path.with_name(path.name + ".damaged")
             os.replace(path, damaged_path)
-            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, damaged_path.name)
+            _log.warning("%s is damaged (%s); renamed to %s and computed again.", path, error, damaged_path.name)
         _write(path, compute())
         return _read(path)
 
@@ -285,7 +285,7 @@ def locked(path: Path, name: str = "", *, wait: bool = True, hint: str = "") -> 
         except Timeout:
             if not wait:
                 raise _BusyError from None
-            _log.info("Waiting for another process that works at %s.", path)
+            _log.info("Waiting for another process that is computing %s.", path)
             lock.acquire()
     try:
         yield
@@ -317,7 +317,7 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"The table for {path} does not fit in Parquet: {error}") from None
+        raise InputError(f"The table for {path} cannot be written as Parquet: {error}") from None
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
@@ -344,7 +344,7 @@ def _read(path: Path) -> pd.DataFrame:
     except (FileNotFoundError, UnicodeDecodeError):
         raise _DamagedError("its checksum is missing") from None
     if hashlib.sha256(data).hexdigest() != expected:
-        raise _DamagedError("its checksum does not fit")
+        raise _DamagedError("its checksum does not match")
     return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
 
 
@@ -362,7 +362,7 @@ def _checksum_path(path: Path) -> Path:
 def replace(path: Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it. Raises RunError: ``path`` is a folder or a device."""
     if path.exists() and not path.is_file():
-        raise RunError(f"{path} is no file, so none is written in its place; move it away.")
+        raise RunError(f"{path} exists and is not a file, so it is not replaced. Move it away.")
     temporary = temporary_path(path)
     try:
         temporary.write_bytes(data)
@@ -382,12 +382,14 @@ def temporary_path(path: Path) -> Path:
 def check_target(path: Path, is_ours: Callable[[Path], bool], kind: str, fix: str) -> None:
     """Check that a file can be written at ``path``: the name is new, or an earlier file of biaslab is replaced.
 
-    ``is_ours`` returns whether an existing file is one, and ``kind`` names it. ``fix`` is the option that sets another
-    name. Raises ParameterError: The path is a folder, a device, a link, or someone else's file, which is not replaced.
+    ``is_ours`` returns whether an existing file is one, and ``kind`` is its name with an article. ``fix`` is the option
+    that sets another name. Raises ParameterError: The path is a folder, a device, a link, or someone else's file, which
+    is not replaced.
     """
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and is_ours(path)):
         raise ParameterError(
-            f"{path} already exists and is no {kind} of biaslab, so it is not replaced; choose another name with {fix}."
+            f"{path} exists and is not {kind} written by biaslab, so it is not replaced. Choose another name with "
+            f"{fix}."
         )
 
 
@@ -418,11 +420,11 @@ def explain_error(error: Exception, path: Path | None = None, hint: str = "") ->
     # Sockets have paths of about 100 characters at most.
     long_path = number == errno.ENAMETOOLONG and not path and _path_of_error(error, None).startswith(temporary)
     if long_path or (isinstance(error, OSError) and "AF_UNIX path too long" in str(error)):
-        return f"The folder of temporary files, {temporary}, has a path that is too long. Set TMPDIR to a shorter one."
+        return f"The path of the folder of temporary files, {temporary}, is too long. Set TMPDIR to a shorter path."
     if number not in _SYSTEM_ERRORS:
         return str(error)
     template, fix = _SYSTEM_ERRORS[number]
-    place = _path_of_error(error, path) or "what it needs, perhaps where temporary files are"
+    place = _path_of_error(error, path) or "a file that is needed, possibly a temporary file"
     return f"{template.format(place)}. {(hint or _DEFAULT_HINT).format(fix=fix)}"
 
 
@@ -440,25 +442,25 @@ _SYSTEM_ERRORS = {
     number: (what, fix)
     for numbers, what, fix in (
         ((errno.ENOSPC, errno.EDQUOT), "No space left to write {}", "free some space"),
-        ((errno.EACCES, errno.EPERM), "This user may not use {}", "let this user read and write there"),
-        ((errno.ENOENT,), "There is no file or folder {}", "name one that exists"),
-        ((errno.EROFS,), "{} can be read and not be written", "make that file system writable"),
-        ((errno.EMFILE, errno.ENFILE), "Too many files are open at once to use {}", "allow more with `ulimit -n 4096`"),
-        ((errno.ENOTDIR, errno.EEXIST), "A file is in the place of a folder: {}", "move that file away"),
-        ((errno.EISDIR,), "A folder is in the place of a file: {}", "move that folder away"),
+        ((errno.EACCES, errno.EPERM), "This user may not use {}", "give this user read and write access"),
+        ((errno.ENOENT,), "There is no file or folder {}", "specify one that exists"),
+        ((errno.EROFS,), "{} is read-only", "make its file system writable"),
+        ((errno.EMFILE, errno.ENFILE), "Too many files are open to use {}", "raise the limit with `ulimit -n 4096`"),
+        ((errno.ENOTDIR, errno.EEXIST), "A file is where a folder is needed: {}", "move the file away"),
+        ((errno.EISDIR,), "A folder is where a file is needed: {}", "move the folder away"),
         ((errno.ENAMETOOLONG,), "The path {} is too long for this system", "choose shorter names"),
         (
             (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS),
-            "The file system of {} has no locks",
-            "mount it with locks, or move the folder to a local disk",
+            "The file system of {} does not support file locks",
+            "mount it with lock support, or move the folder to a local disk",
         ),
-        ((errno.EIO, errno.ESTALE), "The disk or network behind {} does not answer", "mend it"),
+        ((errno.EIO, errno.ESTALE), "The disk or network drive of {} does not respond", "repair or reconnect it"),
     )
     for number in numbers
 }
 _DEFAULT_HINT = (
-    "Finished shards stay in the cache: {fix}, or name another folder as compute.cache or "
-    f"{ROOT_VARIABLE}, and run again."
+    "Finished chunks remain in the cache. To continue, {fix}, or set compute.cache or "
+    f"{ROOT_VARIABLE} to another folder, and run again."
 )
 
 

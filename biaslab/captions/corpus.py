@@ -134,12 +134,12 @@ def open_corpus(
     columns = columns or {}
     for role, column in columns.items():
         if role not in ROLES:
-            raise ParameterError(f"columns maps {role!r}. {name_help(role, ROLES)}")
+            raise ParameterError(f"captions.columns contains {role!r}. {name_help(role, ROLES)}")
         if not isinstance(column, str) or not column:
-            raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
+            raise ParameterError(f"captions.columns maps {role!r} to {column!r}; it must be the name of a column.")
     if not name:
         raise MissingInputError(
-            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a dataset."
+            "captions.corpus is empty. Set it to a file, a pattern of files, or the hub name of a dataset."
         )
     if name in (corpora := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
@@ -153,7 +153,7 @@ def open_corpus(
         texts = [path for path in available if _READERS[_ending(Path(path))] is _read_text]
         read_texts = folders.remove_notes(texts) if len(texts) == len(available) else []
         if notes := [path for path in texts if path not in set(read_texts)]:
-            _log.warning("%s: read as no captions: %s.", folder, _join_names(notes))
+            _log.warning("%s: not read as captions: %s.", folder, _join_names(notes))
         paths = [path for name, path in available.items() if name not in set(notes)]
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
@@ -165,8 +165,9 @@ def open_corpus(
     matches = near_matches(name, corpora)
     hint = f"Did you mean {matches[0]!r}? " if matches else ""
     raise InputError(
-        f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, TSV, JSONL or text file (or a "
-        "folder of them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
+        f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, TSV, JSONL or text file, a "
+        "folder or pattern of such files, or a dataset on the Hugging Face Hub: 'owner/name' or "
+        "'hf:NAME:CONFIG@SPLIT'."
     )
 
 
@@ -188,9 +189,9 @@ def _select_columns(mapping: Mapping[str, str], column_names: Sequence[str], sou
     text = mapping.get("text") or find_first(TEXT_COLUMNS)
     if text is None:
         raise InputError(
-            f"{source} has no column {' or '.join(map(repr, TEXT_COLUMNS))}, where captions are looked for. Its "
-            f"columns: {_join_names(column_names)}. Name the one with text, for example columns={{'text': 'TEXT'}}; "
-            "each of its rows must hold one caption."
+            f"{source} has no column {' or '.join(map(repr, TEXT_COLUMNS))}, in which captions are expected. Its "
+            f"columns are: {_join_names(column_names)}. Set captions.columns to the column of captions, for example "
+            f"{{'text': 'TEXT'}}; each row must contain one caption."
         )
     unique = [name for name, columns in _IDS.items() if columns <= set(column_names)]
     ids = mapping.get("caption_id") or find_first(("caption_id", *unique))
@@ -420,7 +421,9 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
-            raise InputError(f"{path}, line {number} holds {type(record).__name__}; a line holds one object.")
+            raise InputError(
+                f"{path}, line {number} contains a {type(record).__name__}; each line must contain one object."
+            )
         delimited.check_width(len(record), f"{path}, line {number},")
         flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
         if len(flat) < len(record):
@@ -444,7 +447,7 @@ def _note_left_out(source: str, columns: Sequence[str]) -> None:
     if source not in _reported:
         _reported.add(source)
         names = _join_names(columns)
-        _log.warning("%s: columns with lists, objects or bytes are not carried along: %s.", source, names)
+        _log.warning("%s: columns of lists, objects or bytes are ignored: %s.", source, names)
 
 
 def _read_csv(path: Path, size: int) -> _TableIterator:
@@ -459,7 +462,7 @@ def _read_csv(path: Path, size: int) -> _TableIterator:
         rows = delimited.rows(path, usual=usual, literal=usual == "\t")
         header = next(rows, [])
         if not header:
-            raise InputError(f"{path} cannot be read as CSV: it is empty.")
+            raise InputError(f"{path} cannot be read as CSV, because it is empty.")
         names = _unique_names([field.strip() for field in header], reserved=frozenset())
     # Empty cells take memory, too.
     for batch in _batch_rows(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
@@ -561,8 +564,8 @@ def _reader(path: Path) -> Callable[[Path, int], _TableIterator]:
     ending = _ending(path)
     if not ending:
         raise InputError(
-            f"{path} has an unsupported type; captions are read from files that end in .parquet, or in "
-            f"{', '.join(_TEXTUAL)}, plain or compressed as .gz."
+            f"{path} has an unsupported type. Captions are read from files that end in .parquet or in "
+            f"{', '.join(_TEXTUAL)}; the latter may be compressed as .gz."
         )
     return _READERS[ending]
 
@@ -605,9 +608,9 @@ class HubCorpus(_Tables):
         except Exception as error:
             # The library raises errors of many types; each means that the dataset is unavailable under this name.
             raise InputError(
-                f"The dataset {self._dataset!r} cannot be opened: {error} A dataset on the Hugging Face Hub is named "
-                "'owner/name' or 'hf:NAME:CONFIG@SPLIT'; it must be public or your login must reach it, and the "
-                "network must be there."
+                f"The dataset {self._dataset!r} cannot be opened: {error} Write a dataset on the Hugging Face Hub as "
+                "'owner/name' or 'hf:NAME:CONFIG@SPLIT'. It must be public or accessible with your login, and needs a "
+                "network connection."
             ) from error
 
     @cached_property

@@ -41,7 +41,7 @@ TEMPORARY = (*_UNREACHED, "rate_limited", "server_error", "failed", fetched.MISS
 _NOT_REQUESTED = (fetched.NO_URL, "bad_url", "refused_scheme")
 # Minimum number of unreachable hosts that means a lost network, once another host has answered.
 _SILENT_HOSTS = 10
-_HINT = "Fetched images stay in the cache: {fix} and run again."
+_HINT = "Downloaded images remain in the cache. To continue, {fix}, and run again."
 # Only one image is decoded at a time, because a large one takes hundreds of megabytes.
 _DECODING = threading.Lock()
 
@@ -72,7 +72,7 @@ def download(
         hosts: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(PER_HOST))
         pool, stop, rows = ThreadPoolExecutor(CONCURRENCY), threading.Event(), []
         work = partial(_fetch, settings=settings, attempt=attempt, allow=allow, stop=stop)
-        bar = {"total": len(urls), "desc": "fetching images", "unit": " images", "disable": not progress}
+        bar = {"total": len(urls), "desc": "downloading images", "unit": " images", "disable": not progress}
         try:
             futures = as_completed([pool.submit(work, url, hosts[_host(url)]) for url in urls])
             with signs.bar(iterable=futures, **bar) as iterator:
@@ -159,7 +159,7 @@ def _update_hosts(rows: Sequence[Mapping[str, Any]], new_urls: Collection[str], 
     is_silent = all(row["outcome"] in _UNREACHED for row in requested)
     if is_silent and hosts and (len(hosts) >= _SILENT_HOSTS or not any_reached):
         raise RunError(
-            f"None of {len(hosts)} hosts could be reached; the last ended as {requested[-1]['error_message']}. These "
-            "URLs count as not requested: run again with a network where hosts are reached without a proxy."
+            f"None of {len(hosts)} hosts could be reached; the last error is: {requested[-1]['error_message']}. These "
+            "URLs count as not requested. Run again with a network connection that needs no proxy."
         )
     return not is_silent

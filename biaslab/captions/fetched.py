@@ -159,7 +159,10 @@ def _rows(folder: str | Path) -> pd.DataFrame:
                 f"{path} cannot be read ({error}); delete {path.stem}* and run img2dataset again."
             ) from None
         if missing_columns := [name for name in _REQUIRED if name not in frame.columns]:
-            raise InputError(f"{path} has no column {', '.join(missing_columns)}; img2dataset's status files have.")
+            raise InputError(
+                f"{path} has no column {', '.join(missing_columns)}, which status files of img2dataset have. Run "
+                "img2dataset again."
+            )
         if "sha256" not in frame.columns:
             frame["sha256"] = str(path.stat().st_mtime_ns)
         frames.append(frame.reindex(columns=list(COLUMNS)).astype(object).assign(shard=path.stem))

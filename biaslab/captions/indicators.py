@@ -361,8 +361,8 @@ def _spacy_model():
         return spacy.load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"captions.name_recognizer is 'spacy', which is not installed ({error}): pip install spacy, and "
-            f"python -m spacy download {_SPACY_MODEL}; or set it to 'gazetteer'."
+            f"captions.name_recognizer is 'spacy', but spaCy or its model is not installed ({error}). Run `pip install "
+            f"spacy` and `python -m spacy download {_SPACY_MODEL}`, or set captions.name_recognizer to 'gazetteer'."
         ) from None
 
 

@@ -134,7 +134,7 @@ class Matcher:
         folded = [_to_lower(t) for t in self.terms]
         duplicates = [t for t, n in Counter(folded).items() if n > 1]
         if duplicates:
-            raise ParameterError(f"The term {duplicates[0]!r} is given twice; give each term once.")
+            raise ParameterError(f"The term {duplicates[0]!r} occurs twice; keep it once.")
         # Several terms can have the same form.
         terms_by_form: dict[str, list[int]] = defaultdict(list)
         for i, term in enumerate(folded):
@@ -165,9 +165,9 @@ class Matcher:
         except duckdb.Error as error:
             longest_term = max(self.terms, key=len)
             raise ParameterError(
-                f"These {len(self.terms)} terms cannot be searched: {str(error)[-60:]}. The longest, which begins with "
-                f"{longest_term[:40]!r}, has {len(longest_term)} characters; shorten it, or search for fewer terms at "
-                "a time."
+                f"These {len(self.terms)} terms cannot be searched: {str(error)[-60:]}. The longest term, which begins "
+                f"with {longest_term[:40]!r}, has {len(longest_term)} characters. Shorten it, or search for fewer "
+                "terms at a time."
             ) from None
 
     def match(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -265,7 +265,8 @@ class Mentions:
                 return
             except (duckdb.Error, OSError) as error:
                 # Some texts are not UTF-8, which DuckDB does not read.
-                _log.info("%s: tables are read from caption %d on: %s", self._corpus.name, self.n_read, error)
+                message = "%s: captions from number %d on are read in tables, because of this error: %s"
+                _log.info(message, self._corpus.name, self.n_read, error)
         start = 0
         for batch in self._corpus.batches(part=self._part):
             new_rows = batch[max(0, self.n_read - start) :]
@@ -299,9 +300,9 @@ def _check_term(term: str) -> str:
     stripped = " ".join(normalize(str(term)).split())
     # In some scripts words end in a vowel mark.
     if not stripped or not (stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")):
-        raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
+        raise ParameterError(f"The term {term!r} cannot be searched; it must begin and end with a letter or digit.")
     if not is_printable(stripped):
-        raise ParameterError(f"The term {term!r} cannot be searched; use printable characters.")
+        raise ParameterError(f"The term {term!r} cannot be searched; it must contain only printable characters.")
     return stripped
 
 

@@ -25,23 +25,23 @@ APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
 
 class DownloadSettings(Group):
-    """How images behind captions are downloaded and saved."""
+    """How captioned images are downloaded and saved."""
 
     max_side: Integer = field(
         512,
-        "Longest side of a saved image; larger images are scaled down, smaller ones stay as they are.",
+        "Longest side of a saved image; larger images are scaled down, and smaller images are not enlarged.",
         "pixels",
         ge=16,
         le=8192,
     )
     opt_out: Annotated[tuple[OptOut, ...], Listed] = field(
-        OPT_OUT, "Opt-out headers that are honored: images whose server sends one are not saved. `[]` honors none."
+        OPT_OUT, "Opt-out headers that are honoured: images whose server sends one are not saved. `[]` honours none."
     )
     max_bytes: Integer = field(
-        10_000_000, "Maximum size of a response; larger ones are rejected.", "bytes", ge=1, le=10**9
+        10_000_000, "Maximum size of a response; larger responses are rejected.", "bytes", ge=1, le=10**9
     )
     max_pixels: Integer = field(
-        25_000_000, "Maximum size of an image; larger ones are not decoded.", "pixels", ge=1, le=10**9
+        25_000_000, "Maximum size of an image; larger images are not decoded.", "pixels", ge=1, le=10**9
     )
     timeout: float = field(
         30.0, "Time limit of one download attempt, including redirects.", "seconds", ge=0.01, le=3600
@@ -56,7 +56,7 @@ class DownloadSettings(Group):
 
 
 class CaptionSettings(Group):
-    """Caption corpus, caption selection, and the images behind captions."""
+    """Caption corpus, caption selection, and captioned images."""
 
     corpus: NameOrPath = field(
         "",
@@ -65,23 +65,21 @@ class CaptionSettings(Group):
     )
     max_captions: Integer = field(0, "Maximum number of captions read from the corpus; 0 reads all.", "captions", ge=0)
     columns: dict[str, Any] = field(
-        {}, "Corpus column for each kind of content, such as `text: TEXT`; `{}` detects them."
+        {}, "Corpus column for each kind of content, such as `text: TEXT`; `{}` detects the columns."
     )
     synthetic_bias: Annotated[str, OffText] = field(
         "default",
-        "Bias planted in synthetic captions: `default`, or `off` for captions, pairs of people and objects without "
-        "planted bias.",
+        "Bias planted in synthetic data: `default`, or `off` for captions, pairs of people and objects without planted "
+        "bias.",
     )
     training_images: Annotated[str, Place(always=True, words=(DOWNLOAD,))] = field(
         "",
-        "Images behind the captions: a folder of files named by caption_id, the output of img2dataset, or `download` "
-        "to fetch their URLs. Empty: images that the corpus contains.",
+        "Captioned training images: a folder of files named by `caption_id`, the output folder of img2dataset, or "
+        "`download` to download them from the URLs in the corpus. Empty uses images that the corpus contains.",
     )
-    downloads: DownloadSettings = Field(
-        DownloadSettings(), description="How the images behind captions are downloaded."
-    )
+    downloads: DownloadSettings = Field(DownloadSettings(), description="How captioned images are downloaded.")
     occupations: Texts = field(
-        (), "Occupations to measure; an empty list selects the paper's 62, or all of `captions.vocabulary_file`."
+        (), "Occupations to measure; an empty list selects the paper's 62, or all in `captions.vocabulary_file`."
     )
     vocabulary_file: Folder = field(
         "",
@@ -92,12 +90,12 @@ class CaptionSettings(Group):
         APPROACHES, "Caption selections and prompt types to measure; an empty list skips the paradox analysis."
     )
     per_occupation: Integer = field(
-        100, "Randomly sampled captions for each occupation (paper: 500).", "captions", ge=1
+        100, "Captions sampled at random for each occupation (paper: 500).", "captions", ge=1
     )
     candidates_per_occupation: Integer = field(
         250,
-        "Randomly sampled captions for each occupation among which the nearest are searched; 0 searches all, as in "
-        "the paper.",
+        "Captions sampled at random for each occupation, among which the nearest are selected; 0 considers all "
+        "captions, as in the paper.",
         "captions",
         ge=0,
     )
@@ -105,14 +103,16 @@ class CaptionSettings(Group):
         25, "Nearest captions selected for each occupation and prompt (paper: 500).", "captions", ge=1
     )
     name_recognizer: Annotated[Literal["gazetteer", "spacy", "off"], OffText] = field(
-        "gazetteer", "Recognizer of first names that indicate gender: the `gazetteer`, `spacy`, or `off`."
+        "gazetteer",
+        "Recognizer of first names that indicate gender: `gazetteer` (gender-guesser's names), `spacy`, or `off`.",
     )
     encoder: NameOrPath = field("all-MiniLM-L6-v2", "Sentence embedding model for the nearest captions.")
     encoder_dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
-        "Precision of the sentence embeddings. `auto` is the fastest on this machine, so near ties may rank "
-        "differently on another; `float32` is the same everywhere.",
+        "Precision of the sentence embeddings. `auto` selects the fastest on this machine, so near ties may rank "
+        "differently on other machines; `float32` avoids this.",
     )
     paraphraser: Literal["rules", "endpoint"] = field(
-        "rules", "Paraphraser of captions: `rules`, or the language model `endpoint.model` as in the paper."
+        "rules",
+        "Paraphraser of captions: `rules`, or `endpoint`: the language model `endpoint.model`, as in the paper.",
     )

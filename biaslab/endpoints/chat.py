@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _AFTER_STOP = "Earlier answers are cached"
 # The outcomes of questions and their meanings. Questions with outcomes in _CACHED_OUTCOMES are not sent again.
 OUTCOMES: dict[str, str] = {
-    "answered": "the model answered with a text",
-    "empty": "the model answered without a text, three times",
-    "cut": "the answer was cut off at the limit of tokens",
-    "filtered": "the answer, or the question, was stopped by a content filter",
-    "refused": "the model refused, in the reply's field for refusals",
-    "malformed": "the reply is not a chat completion, three times",
-    "rejected": "the server does not take this question (status 400, 413, 422, …)",
-    "unavailable": "the server did not answer this question after all attempts",
+    "answered": "the model answered with text",
+    "empty": "the model answered three times without text",
+    "cut": "the answer was cut off at the token limit",
+    "filtered": "a content filter blocked the question or the answer",
+    "refused": "the model refused, as stated in the reply's field for refusals",
+    "malformed": "three replies were not chat completions",
+    "rejected": "the server does not accept this question (status 400, 413, 422, …)",
+    "unavailable": "the server did not answer this question in any attempt",
 }
 _CACHED_OUTCOMES = ("answered", "empty", "cut", "filtered", "refused")
 # Maximum bytes of a reply; a chat completion has a few thousand, with reasoning a few hundred thousand.
@@ -185,9 +185,9 @@ class _Chats(Requests):
         except LimitError:
             settings = self.settings
             raise RunError(
-                f"One more question to {settings.model} at {settings.price:g} would pass the limit of cost, "
-                f"{settings.cost_limit:g}: {self._purchases.spent:g} is spent. {_AFTER_STOP}; set a higher cost_limit, "
-                "or ask less, and run again."
+                f"Another question to {settings.model}, at a price of {settings.price:g}, would exceed the cost limit "
+                f"of {settings.cost_limit:g}; {self._purchases.spent:g} is already spent. {_AFTER_STOP}. Increase "
+                "cost_limit or reduce the number of questions, and run again."
             ) from None
         charged = True
         try:
@@ -218,7 +218,7 @@ class _Chats(Requests):
             counts = (usage.get(k) for k in ("prompt_tokens", "completion_tokens"))
             tokens = [count if type(count) is int else 0 for count in counts]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return Answer("", "malformed", f"no chat completion: {self.shorten_message(data)}")
+            return Answer("", "malformed", f"not a chat completion: {self.shorten_message(data)}")
         text = self.shorten_message(text, longest=self._longest)
         if reason == "content_filter":
             return Answer("", "filtered", "finish_reason content_filter", *tokens)

@@ -187,7 +187,7 @@ class Requests:
             return httpx.Client(**options, follow_redirects=False)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise ParameterError(
-                f"A proxy that the environment names cannot be used: {self.shorten_message(error)}"
+                f"The proxy in the environment variables cannot be used: {self.shorten_message(error)}"
             ) from None
 
     def _request_one(self, client: httpx.Client, digest: str, question: Any) -> Any:
@@ -237,7 +237,7 @@ class Requests:
         except httpx.TransportError as error:
             return self.empty_answer("unavailable", f"{type(error).__name__}: {self.shorten_message(error)}"), None
         except httpx.DecodingError as error:
-            return self.empty_answer("malformed", f"no {self.product}: {self.shorten_message(error)}"), None
+            return self.empty_answer("malformed", f"not valid {self.product}: {self.shorten_message(error)}"), None
         self._is_reached = True
         if status == 200:
             if len(data) > self.longest_reply:
@@ -247,8 +247,8 @@ class Requests:
             # Its query may hold a key.
             place = self.shorten_message(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
-                f"{self.address} redirects (HTTP {status}) to {place}. No redirect is followed, since the key would go "
-                f"with it: set endpoint.url to where the endpoint is. {self.after_stop}."
+                f"{self.address} redirects (HTTP {status}) to {place}. Redirects are not followed, because they would "
+                f"receive the key. Set endpoint.url to the actual address of the endpoint. {self.after_stop}."
             )
         return self.handle_rejection(status, data), retry_after(headers.get("Retry-After", ""))
 
@@ -272,7 +272,7 @@ class Requests:
             name = SCHEMA if name == FORM and has_schema else name
             with self.mutex:
                 if name not in self.omitted_fields:
-                    _log.warning("%s takes no %r of its own: the request omits it.", self.settings.model, name)
+                    _log.warning("%s does not accept the field %r; requests omit it.", self.settings.model, name)
                     self.omitted_fields.add(name)
 
     def post(self, client: httpx.Client, digest: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
@@ -295,7 +295,7 @@ class Requests:
 
     def handle_oversized(self) -> Any:
         """Return the answer for a reply that is longer than ``longest_reply`` bytes."""
-        return self.empty_answer("malformed", f"no {self.product}: more than {self.longest_reply} bytes")
+        return self.empty_answer("malformed", f"not valid {self.product}: more than {self.longest_reply} bytes")
 
     def handle_rejection(self, status: int, data: bytes) -> Any:
         """Return the answer for a reply with a status other than 200, or raise if all requests would fail."""
@@ -308,15 +308,17 @@ class Requests:
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
                 f"{self.address} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
-                f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
+                f"with a key that is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
             raise ParameterError(
-                f"{self.address} has no {self.product} for the model {model!r} ({detail}); check endpoint.url and "
-                f"endpoint.model. {self.after_stop}."
+                f"{self.address} offers no {self.product} with the model {model!r} ({detail}). Check endpoint.url and "
+                f"the name of the model. {self.after_stop}."
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
-            raise RunError(f"{self.address} wants to be paid first ({detail}). {self.after_stop}.")
+            raise RunError(
+                f"{self.address} requires payment ({detail}). Add credit there, and run again. {self.after_stop}."
+            )
         return self.empty_answer("unavailable" if status in _BUSY_STATUSES or status >= 500 else "rejected", detail)
 
     @property
@@ -336,7 +338,7 @@ class Requests:
         """Return the error for an endpoint without answers to several consecutive questions."""
         return RunError(
             f"{self.address} does not answer: {last_answer.detail or self.outcomes[last_answer.outcome]}. "
-            f"{self.after_stop}; see that it runs and takes such requests, and run again."
+            f"{self.after_stop}. Check that the endpoint is running and accepts such requests, and run again."
         )
 
     def shorten_message(self, message: object, longest: int | None = 200) -> str:

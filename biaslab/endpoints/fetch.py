@@ -49,7 +49,8 @@ def get(url: str, limits: Limits, allowed_hosts: Collection[str] = ()) -> bytes:
         return asyncio.run(asyncio.wait_for(_get(url, limits, allowed_hosts), limits.timeout))
     except (TimeoutError, httpx.TimeoutException) as error:
         raise RequestError(
-            "timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s"
+            "timed_out",
+            str(error) or f"longer than {limits.read_timeout:g} s without data, or {limits.timeout:g} s in total",
         ) from None
     except (httpx.InvalidURL, httpx.LocalProtocolError, ValueError) as error:
         raise RequestError("bad_url", str(error)) from None
@@ -84,7 +85,7 @@ async def _read_body(response: httpx.Response, limits: Limits) -> bytes:
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
         raise RequestError("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
     if (content_length := int(headers.get("content-length", 0))) > limits.max_bytes:
-        raise RequestError("too_many_bytes", f"{content_length} bytes stated")
+        raise RequestError("too_many_bytes", f"{content_length} bytes declared")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
@@ -143,7 +144,7 @@ class _Guard(httpx.AsyncHTTPTransport):
             if (f"[{address}]:{port}" if ":" in address else f"{address}:{port}") in self._allowed:
                 continue
             if not is_public(address):
-                raise RequestError("refused_address", f"{address} is no public address")
+                raise RequestError("refused_address", f"{address} is not a public address")
             if port < 1024 and port not in (80, 443):
                 raise RequestError("refused_port", f"port {port}")
         return addresses

@@ -41,14 +41,14 @@ REFUSED = "refused"
 # The outcomes of images and their meanings. Images with outcomes in CACHED_OUTCOMES are not requested again.
 OUTCOMES: dict[str, str] = {
     OK: "there is an image",
-    REFUSED: "the endpoint's content policy stopped the prompt or the image",
-    "not_an_image": "the bought file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
-    "lost": "what was bought is not to be had at the address that the endpoint named",
-    "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
-    "malformed": "what came back is no answer of an images endpoint, three times",
-    "rejected": "the server does not take this request (status 400, 413, 422, …)",
-    "unavailable": "the server did not answer this request, however often it was sent",
-    "not_bought": "it was not bought yet",
+    REFUSED: "the endpoint's content policy blocked the prompt or the image",
+    "not_an_image": "the purchased file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
+    "lost": "the purchased image is not available at the address in the reply",
+    "not_fetched": "the purchased image could not be downloaded yet; the next run tries again",
+    "malformed": "three replies were not replies of an images endpoint",
+    "rejected": "the server does not accept this request (status 400, 413, 422, …)",
+    "unavailable": "the server did not answer this request in any attempt",
+    "not_bought": "the image has not been bought yet",
 }
 CACHED_OUTCOMES = (OK, REFUSED, "not_an_image", "lost")
 UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
@@ -101,10 +101,11 @@ def buy(
         n_left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_format(purchases.spent)} of cost_limit {_format(limit)} is spent, "
-            f"and an image costs {_format(price)}: one more would pass the limit. Images left: {n_left}. Bought images "
-            f"are cached. To continue, set cost_limit to {_format(purchases.spent + n_left * price)} or more and run "
-            "again; to use the bought images only, set endpoint.allow_purchases to false."
+            f"Another image from {settings.model} at {settings.url}, at a price of {_format(price)}, would exceed the "
+            f"cost limit of {_format(limit)}; {_format(purchases.spent)} is already spent. Missing images: {n_left}. "
+            "Purchased images are cached. To continue, set endpoint.cost_limit to "
+            f"{_format(purchases.spent + n_left * price)} or more, and run again. To use only the purchased images, "
+            "set endpoint.allow_purchases to false."
         ) from None
 
 
@@ -133,9 +134,9 @@ class _ImageRequests(Requests):
             self._n_wasted += not is_useful
             if not self._has_useful and self._n_wasted >= _MAX_WASTED:
                 raise RunError(
-                    f"{self.address} was paid for {self._n_wasted} images and sent none: {answer.outcome} "
+                    f"{self.address} charged for {self._n_wasted} images but sent none: {answer.outcome} "
                     f"({answer.detail}). Check that the model {self.settings.model!r} generates images there. "
-                    f"{STAYS}; run again to continue."
+                    f"{STAYS}. To continue, run again."
                 )
 
     def attempt(
@@ -178,7 +179,7 @@ class _ImageRequests(Requests):
             if not (isinstance(image, str) and isinstance(address, str) and (image or address)):
                 raise TypeError
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return PurchasedImage("malformed", f"no answer of an images endpoint: {self.shorten_message(data)}")
+            return PurchasedImage("malformed", f"not a reply of an images endpoint: {self.shorten_message(data)}")
         record = {
             "b64_json": self.redact_key(image),
             "url": "" if image else self.redact_key(address),
@@ -209,10 +210,10 @@ class _ImageRequests(Requests):
                 return PurchasedImage("not_an_image", failed.outcome.replace("_", " "), **values)
             detail = self.shorten_message(f"{failed.outcome}: {failed.detail}")
             if failed.outcome in ("refused_address", "refused_port"):
-                detail += " (if the address is to be trusted, name it with its port in allow)"
+                detail += " (if you trust the address, add it with its port to endpoint.allowed_hosts)"
             return PurchasedImage("lost" if failed.outcome in _PERMANENT_FAILURES else "not_fetched", detail, **values)
         except ValueError:
-            return PurchasedImage("not_an_image", "not base64", **values)
+            return PurchasedImage("not_an_image", "not valid base64", **values)
         return self._save_image(digest, data, values)
 
     def _save_image(self, digest: str, data: bytes, values: Mapping[str, str]) -> PurchasedImage:
@@ -267,20 +268,20 @@ class _ImageRequests(Requests):
         with contextlib.suppress(ValueError):
             path = path.relative_to(Path.cwd())
         raise RunError(
-            f"{self.address} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} "
-            f"have identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
-            "server use a new seed for each request, switch off the cache of a gateway in front of it, or request "
-            f"one image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is requested again, "
-            "and run again."
+            f"{self.address} sent the same image twice: the first two images of {prompt!r} from {self.settings.model} "
+            f"have identical {same}. Nothing more is bought, because copies are not independent observations. Make the "
+            "server use a new seed for each request, disable the cache of any gateway in front of it, or request one "
+            f"image per prompt. {STAYS}. Delete the copy in the cache, {path}, so that it is requested again, and run "
+            "again."
         )
 
     def repeated_failure(self, last_answer: PurchasedImage) -> RunError:
-        advice = "see that it runs and takes such requests, and run again."
+        advice = "Check that the endpoint is running and accepts such requests, and run again."
         if last_answer.outcome == "not_fetched":
-            advice = "the next run fetches what is paid for; with endpoint.options {response_format: b64_json} replies "
-            advice += "contain the images."
+            advice = "The next run downloads the images that are paid for. If endpoint.options is {response_format: "
+            advice += "b64_json}, replies contain the images."
         reason = last_answer.detail or OUTCOMES[last_answer.outcome]
-        return RunError(f"{self.address} gives no images: {reason}. {STAYS}; {advice}")
+        return RunError(f"{self.address} returns no images: {reason}. {STAYS}. {advice}")
 
 
 def _format(amount: Decimal) -> str:

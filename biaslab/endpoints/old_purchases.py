@@ -52,8 +52,8 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         record = _parse_record(line)
         if not record or record.pop("line", number) != number:
             raise RunError(
-                f"Line {number} of {path} is damaged, so that what was bought and asked before cannot be imported. "
-                "No request is sent. Restore a copy of that file, and run again."
+                f"Line {number} of {path} is damaged, so earlier purchases cannot be imported. No request is sent. "
+                "Restore a copy of this file, and run again."
             )
         yield record
 

@@ -55,9 +55,9 @@ _INSERT = {
 }
 _COSTS = "select cost, count(*) from charges where folder = ? group by cost"
 # Advice for errors of SQLite.
-_ADVICE = "Purchases stay in the cache: {fix}, and run again."
-_LOCAL_DISK = "name a folder on a local disk, whose locks work, as compute.cache or BIASLAB_CACHE"
-_WRITABLE = "let this user read and write it and its folder"
+_ADVICE = "Purchases remain in the cache. To continue, {fix}, and run again."
+_LOCAL_DISK = "set compute.cache or BIASLAB_CACHE to a folder on a local disk, which supports locks"
+_WRITABLE = "give this user read and write access to it and its folder"
 _FIXES = {
     sqlite3.SQLITE_FULL: "free some space",
     sqlite3.SQLITE_READONLY: _WRITABLE,
@@ -181,9 +181,9 @@ class ImagePurchases(_PurchaseRecords):
     def _check_host(self, database: sqlite3.Connection) -> None:
         for (host,) in database.execute("select buyer from endpoints where buyer != ?", (platform.node(),)):
             raise RunError(
-                f"The host {host} buys with {self.file}, or its process was killed, so nothing is bought on "
-                f"{platform.node()}: together they could pass the limit of cost. Buy on one host at a time. Where no "
-                f"process of {host} buys any more, release it and run again: biaslab purchases --release "
+                f"The host {host} is buying with {self.file}, or its process was killed, so nothing is bought on "
+                f"{platform.node()}: together they could exceed the cost limit. Buy on one host at a time. If no "
+                f"process on {host} is still buying, release it and run again: biaslab purchases --release "
                 f"--cache {self.file.parent}"
             )
 
@@ -299,7 +299,7 @@ def release(cache: str | Path) -> None:
 
 def _find_database(cache: str | Path) -> Path:
     if not (file := Path(cache) / _NAME).exists():
-        raise InputError(f"{cache} has no {_NAME}: nothing was bought with this cache.")
+        raise InputError(f"{cache} contains no {_NAME}: nothing was bought with this cache.")
     return file
 
 
@@ -347,5 +347,5 @@ def _sum_costs(costs: Iterable[tuple[str, int]]) -> Decimal:
 def _damage_error(file: Path, reason: str) -> RunError:
     return RunError(
         f"The database of purchases, {file}, is damaged: {reason}. Past purchases are unknown, so no "
-        "request is sent. Restore a copy of that file, and run again."
+        "request is sent. Restore a copy of this file, and run again."
     )

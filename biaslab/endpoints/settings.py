@@ -27,7 +27,7 @@ def _normalize_url(url: str) -> str:
         return ""
     if secret := redact.secret_in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
-            f"The endpoint's URL holds {secret}, which would be written into reports. Take it out, and put the key "
+            f"The endpoint's URL contains {secret}, which would be written into reports. Remove it, and put the key "
             "into an environment variable (api_key_env)."
         )
     example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
@@ -35,7 +35,7 @@ def _normalize_url(url: str) -> str:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
-        raise ParameterError(f"The endpoint's URL is not valid; give one {example}.") from None
+        raise ParameterError(f"The endpoint's URL is not valid; give a URL {example}.") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or re.search(r"\s", url.strip()):
         raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
     path = parts.path.rstrip("/")
@@ -48,8 +48,8 @@ def _check_variable(name: str) -> str:
     """Return a variable's name; ParameterError, without the text, for other texts, because they may be a key."""
     if name and not _VARIABLE.fullmatch(name):
         raise ParameterError(
-            "The endpoint's key variable is not a name of an environment variable: capitals, digits and '_', such as "
-            "OPENAI_API_KEY. It takes the variable's name, never the key itself."
+            "api_key_env is not the name of an environment variable. Set it to a name of capitals, digits and '_', "
+            "such as OPENAI_API_KEY, never to the key itself."
         )
     return name
 
@@ -68,37 +68,38 @@ class EndpointSettings(Group):
 
     url: Url = field(
         "",
-        "Base URL of the OpenAI-compatible endpoint, such as `http://localhost:8000/v1`, without a password.",
+        "Base URL of the OpenAI-compatible endpoint, such as `http://localhost:8000/v1`, without a user name or "
+        "password.",
         secret=True,
     )
-    model: str = field("", "Language model at this endpoint that paraphrases captions (paper: gpt-3.5-turbo).")
+    model: str = field("", "Language model at this endpoint, which paraphrases captions (paper: gpt-3.5-turbo).")
     api_key_env: Variable = field(
         "OPENAI_API_KEY",
-        "Environment variable that holds the API key, which is never stored; empty for endpoints without keys.",
+        "Environment variable with the API key, which is never stored; empty for endpoints without keys.",
         secret=True,
     )
     price: float | None = field(
         None,
-        "Price of one image from `model: endpoint:NAME`, in the currency of `endpoint.cost_limit`. 0 is free; null is "
-        "unknown, and no image is bought.",
+        "Price of one image from `model: endpoint:NAME`, in the currency of `endpoint.cost_limit`. 0 means free; null "
+        "means unknown, and no image is bought.",
         ge=0,
     )
     cost_limit: float = field(
-        0.0, "Maximum cost of images from this model, summed over all runs that share the cache.", ge=0
+        0.0, "Maximum total cost of images from this model in all runs that share the cache.", ge=0
     )
     allow_purchases: bool = field(True, "Whether missing images are bought; otherwise their status is `not_bought`.")
-    size: str = field("", "Image size sent in requests, such as `1024x1024`; empty leaves it to the endpoint.")
+    size: str = field("", "Image size sent in requests, such as `1024x1024`; if empty, the endpoint decides.")
     options: dict[str, Any] = field(
         {},
-        "Further fields of an image request, such as `quality: high`, `style: natural` or `response_format: b64_json`.",
+        "Additional fields of an image request, such as `quality: high`, `style: natural` or `response_format: "
+        "b64_json`.",
     )
-    allowed_hosts: Texts = field(
-        (), "Non-public addresses from which images may be downloaded, such as `127.0.0.1:8000`."
-    )
+    allowed_hosts: Texts = field((), "Non-public hosts from which images may be downloaded, such as `127.0.0.1:8000`.")
     answer_format: Literal["auto", "json_schema", "json_object", "none"] = field(
         "auto",
-        "Form that chat requests ask of structured answers, vision models' among them: `auto` is a JSON schema, then "
-        "`json_object`, then none, until the endpoint accepts it; another value sends that form only.",
+        "Format that chat requests, including those to vision models, specify for structured answers. `auto` tries a "
+        "JSON schema, then `json_object`, then no format, until the endpoint accepts one; any other value is the only "
+        "format tried.",
     )
     concurrency: Integer = field(4, "Maximum number of simultaneous requests.", "requests", ge=1)
     timeout: float = field(180.0, "Time limit of one response, and of one image download.", "seconds", ge=0.01)
@@ -109,13 +110,13 @@ class EndpointSettings(Group):
         reserved_names = [name for name in self.options if name in _OWN_FIELDS]
         if reserved_names:
             raise ParameterError(
-                f"options holds {reserved_names[0]!r}, which cannot be set there: model and size are settings "
-                "of their own, and each image is a request of its own, not streamed."
+                f"options contains {reserved_names[0]!r}, which cannot be set there: model and size have their own "
+                "settings, and each request asks for one image, which is not streamed."
             )
         try:
             json.dumps(self.options, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ParameterError(f"options does not fit in JSON: {error}.") from None
+            raise ParameterError(f"options cannot be written as JSON: {error}.") from None
         return self
 
     @property
@@ -130,13 +131,15 @@ class EndpointSettings(Group):
         not repeat the value.
         """
         if not self.url or not self.model:
-            raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")
+            raise ParameterError(
+                f"endpoint.url is {self.url!r} and endpoint.model is {self.model!r}; both must be set."
+            )
         if not self.api_key_env:
             return ""
         key = os.environ.get(self.api_key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
             raise ParameterError(
-                f"The environment variable {self.api_key_env} holds no key for {self.url}. Set it to the key, or name "
-                "another with endpoint.api_key_env; for an endpoint without keys, leave that empty."
+                f"The environment variable {self.api_key_env} contains no key for {self.url}. Set it to the key, or "
+                "set endpoint.api_key_env to another variable, or to an empty text if the endpoint needs no key."
             )
         return key

@@ -29,7 +29,7 @@ def check_finite(numbers: _Numbers, model: str, dtype: object, *, setting: str =
     ``dtype`` is the model's data type and ``setting`` the setting of that type; empty if the device determines it.
     """
     if not is_finite(numbers):
-        raise InputError(f"{model} gives {not_finite(dtype, setting)}")
+        raise InputError(f"{model} returns {not_finite(dtype, setting)}")
     return numbers
 
 
@@ -37,9 +37,9 @@ def not_finite(dtype: object, setting: str = "", *, alternatives: str = "float32
     """Return the end of an error message about ``dtype``, with the fix; ``alternatives`` are types that may work."""
     name = str(dtype).removeprefix("torch.")
     if name == "float32":
-        fix = "No type holds more, so its weights are damaged: fetch them again, or choose another model."
+        fix = "No type has a larger range, so the weights are damaged. Download them again, or choose another model."
     elif setting:
         fix = f"Set {setting} to {alternatives}."
     else:
-        fix = "Set compute.device to cpu, where it computes in float32."
+        fix = "Set compute.device to cpu, on which this model computes in float32."
     return f"numbers that are not finite in {name}. {fix}"

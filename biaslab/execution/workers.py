@@ -112,22 +112,23 @@ class Workers:
         if self.engine == "local":
             if self.address:
                 raise ParameterError(
-                    f"compute.address is {self.address!r} and compute.engine is 'local'; set the engine to 'dask', or "
-                    "the address to ''."
+                    f"compute.address is {self.address!r}, but compute.engine is 'local'. Set compute.engine to 'dask' "
+                    "or compute.address to ''."
                 )
         elif not self.address:
             raise ParameterError(
-                "compute.engine is 'dask' and compute.address is ''; set the address to that of a scheduler, to the "
-                f"path of a scheduler file, or to one of {', '.join(QUEUES)}."
+                "compute.engine is 'dask', but compute.address is ''. Set compute.address to the address of a "
+                f"scheduler, the path of a scheduler file, or one of {', '.join(QUEUES)}."
             )
         elif self.address in QUEUES and not self.count:
             raise ParameterError(
-                f"compute.address is {self.address!r} and compute.workers is 0; set it to the number of workers that "
-                "the batch system starts."
+                f"compute.address is {self.address!r}, but compute.workers is 0. Set compute.workers to the number of "
+                "workers that the batch system starts."
             )
         elif find_spec("distributed") is None or find_spec("dask_jobqueue") is None:
             raise ParameterError(
-                "compute.engine is 'dask', which needs Dask: run `pip install 'biaslab[dask]'`, or set it to 'local'."
+                "compute.engine is 'dask', but Dask is not installed. Run `pip install 'biaslab[dask]'`, or set "
+                "compute.engine to 'local'."
             )
 
     def run(
@@ -153,8 +154,8 @@ class Workers:
             payload = cloudpickle.dumps(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ParameterError(
-                f"Workers cannot be given {function!r:.200}: {error}. Use a function whose arguments and values can be "
-                "pickled, or no workers."
+                f"{function!r:.200} cannot be sent to workers: {error}. Use a function whose arguments and values can "
+                "be pickled, or no workers."
             ) from None
         submit = self._local if self.engine == "local" else self._dask
         call = functools.partial(_call, hashlib.sha256(payload).hexdigest(), payload, gpu)
@@ -172,7 +173,7 @@ class Workers:
                 # Dask has already tried the task on several workers.
                 if failures > RETRIES or self.engine == "dask":
                     raise RunError(
-                        f"Workers were killed {RETRIES + 1} times at the same chunk, often for lack of memory. "
+                        f"Workers were killed {RETRIES + 1} times at the same chunk, often because memory ran out. "
                         "Finished chunks are cached. Use fewer workers, or machines with more memory. The last error: "
                         f"{error}"
                     ) from None
@@ -207,7 +208,7 @@ class Workers:
             for future in futures:
                 yield future.result()
         except FutureCancelledError as error:
-            raise RunError(f"The scheduler of the Dask cluster {self.address!r} has ended: {error}") from None
+            raise RunError(f"The scheduler of the Dask cluster {self.address!r} has stopped: {error}") from None
         finally:
             client.cancel(futures)
 
@@ -246,9 +247,9 @@ def _client(address: str, count: int) -> Any:
         client.wait_for_workers(1, timeout=None if address in QUEUES else PATIENCE)
     except (OSError, RuntimeError, ValueError) as error:
         raise RunError(
-            f"The Dask cluster {address!r} cannot be used: {error}. Start one with `dask scheduler` and `dask worker`, "
-            "and name the scheduler's address or file as compute.address; for a batch system, see its section of "
-            "dask-jobqueue's configuration."
+            f"The Dask cluster {address!r} cannot be used: {error}. Start a cluster with `dask scheduler` and "
+            "`dask worker`, and set compute.address to the scheduler's address or file. For a batch system, check its "
+            "section in the configuration of dask-jobqueue."
         ) from error
     return client
 

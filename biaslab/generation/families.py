@@ -86,7 +86,7 @@ class Family:
         """
         sizes = {"height": settings.height, "width": settings.width}
         if not self.takes_size and any(sizes.values()):
-            raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
+            raise ParameterError(f"{name} is a {self.pipeline}, which has a fixed size. Set height and width to 0.")
         for side, value in sizes.items():
             if self.denoiser and value % self.multiple:
                 nearest = max(self.multiple, round(value / self.multiple) * self.multiple)
@@ -99,7 +99,9 @@ class Family:
             return height, settings.width or self.width
         if not (height and self.width and self.takes_size):
             cause = f"{name} is a {self.pipeline}, whose default aspect ratio is unknown"
-            raise ParameterError(f"aspect is {settings.aspect:g}, but {cause}. Set it to 1; in a run, paired.aspect=1.")
+            raise ParameterError(
+                f"aspect is {settings.aspect:g}, but {cause}. Set generation.aspect and paired.aspect to 1."
+            )
         # The requested width, rounded to a multiple that the model supports.
         new_width = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(new_width / self.multiple) * self.multiple)
@@ -111,24 +113,29 @@ class Family:
         names = {"steps": "generation.steps", "guidance": "generation.guidance_scale"}
         if unset := [names[setting] for setting in self.unstated if self._setting_value(settings, setting) is None]:
             raise ParameterError(
-                f"{name} looks distilled ({self.distilled}), and neither its model card nor its scheduler states how "
-                f"it generates images: set {' and '.join(unset)}."
+                f"{name} seems to be distilled ({self.distilled}), but neither its model card nor its scheduler states "
+                f"how it generates images. Set {' and '.join(unset)}."
             )
         if scale is not None and scale > self.unguided and not self.argument:
             raise ParameterError(
-                f"guidance_scale is {scale:g}, {clause}, which ignores guidance. Leave it empty (null)."
+                f"guidance_scale is {scale:g}, {clause}, which ignores guidance. Leave guidance_scale empty (null)."
             )
         if settings.steps is not None and self.steps is None and "steps" not in self.unstated:
-            raise ParameterError(f"steps is {settings.steps}, {clause}, which takes none. Leave steps empty (null).")
+            raise ParameterError(
+                f"steps is {settings.steps}, {clause}, which has no such setting. Leave steps empty (null)."
+            )
         if negative and not self.negative:
             raise ParameterError(
-                f"negative_prompt is {negative!r}, {clause}, which takes none: its network includes guidance."
+                f"negative_prompt is {negative!r}, {clause}, which accepts none, because its network includes "
+                "guidance. Leave negative_prompt empty."
             )
         if negative and not self.is_guided(settings):
             guidance_text = (
-                f"the default of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
+                f"the default guidance_scale of {name} is {self.guidance:g}"
+                if scale is None
+                else f"guidance_scale is {scale:g}"
             )
-            reason = f"it works through guidance and {guidance_text}; set guidance_scale above {self.unguided:g}"
+            reason = f"it only works with guidance, and {guidance_text}. Set guidance_scale above {self.unguided:g}"
             raise ParameterError(f"negative_prompt is {negative!r}, but {reason}.")
         self.size(settings, name)
 
@@ -138,7 +145,7 @@ class Family:
 
     def setting_sources(self, settings: GenerationSettings) -> dict[str, str]:
         """Return the sources of steps and guidance, by setting."""
-        default = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is unknown"
+        default = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, because its family is unknown"
         sources = {
             name: "the settings" if self._setting_value(settings, name) is not None else self.sources.get(name, default)
             for name in ("steps", "guidance")
@@ -152,11 +159,11 @@ class Family:
             f"{complete.steps} step{'s' * (complete.steps != 1)}" if complete.steps else "",
             f"{self.argument} {complete.guidance_scale:g}" if self.argument else "no guidance",
             f"negative prompt {settings.negative_prompt!r}" if settings.negative_prompt else "",
-            f"{width} x {height} pixels" if height and width else "a size of its own",
-            f"{self.text_length} tokens of text" if self.text_length else "",
+            f"{width} x {height} pixels" if height and width else "its default size",
+            f"{self.text_length} text tokens" if self.text_length else "",
             f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
         ]
-        sources = "; ".join(f"{setting} by {source}" for setting, source in self.setting_sources(settings).items())
+        sources = "; ".join(f"{setting} from {source}" for setting, source in self.setting_sources(settings).items())
         return f"{self.kind}: {', '.join(filter(None, parts))} ({sources})"
 
     def encode(self, pipe, text: str, device) -> dict[str, Any]:

@@ -127,7 +127,9 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
 def check_offload(offload: str, device: str) -> None:
     """Raise ParameterError if offloading is set and models run on the CPU, where they already are in memory."""
     if offload != "none" and (processor.accelerator() if device == "auto" else device) == "cpu":
-        raise ParameterError(f"compute.offload is {offload!r}, but models run on the CPU here. Set it to none.")
+        raise ParameterError(
+            f"compute.offload is {offload!r}, but models run on the CPU here. Set compute.offload to none."
+        )
 
 
 class Generator:
@@ -184,8 +186,8 @@ class Generator:
         self.height, self.width = self.family.size(settings, self.model)
         if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _MAX_SIDE:
             raise ParameterError(
-                f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
-                f"{self.height} x {self.width} pixels, and sides of 1 to {_MAX_SIDE:,} are allowed."
+                f"{self.model} cannot be loaded as a text-to-image model: its configuration states images of "
+                f"{self.height} x {self.width} pixels, but each side must be from 1 to {_MAX_SIDE:,}."
             )
         self._guidance, self._sources = settings.guidance_scale, self.family.setting_sources(settings)
         self.settings = self.family.complete_settings(settings)
@@ -199,8 +201,9 @@ class Generator:
         first, second = (g._run_batch(["a photo of a person"], [0], steps=1)[0] for g in (self, variant))
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
             raise ParameterError(
-                f"guidance_scale is {self._guidance:g}, but {self.model} is a {self.family.pipeline}, and guidance of "
-                f"{2 * self._guidance + 1:g} gives the same pixels. Leave guidance_scale empty (null)."
+                f"guidance_scale is {self._guidance:g}, but {self.model} is a {self.family.pipeline} that ignores it: "
+                f"a guidance scale of {2 * self._guidance + 1:g} gives the same pixels. Leave guidance_scale empty "
+                "(null)."
             )
 
     def description(self) -> dict[str, object]:
@@ -276,7 +279,7 @@ class Generator:
         if error <= _MAX_ERROR:
             return "bfloat16"
         setattr(self.pipe, self.family.denoiser, network)
-        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
+        _log.info("%s runs in float32, because bfloat16 changes its outputs by %.3f.", self.model, error)
         return "float32"
 
     def _first_prediction(self):
@@ -375,10 +378,11 @@ class Generator:
         if len(positions) == 1:
             raise RunError(
                 f"{self.model} does not fit in memory for one image of {self.height} x {self.width} pixels "
-                f"in {self.settings.dtype}. Choose a smaller size or type, or another device. ({out_of_memory:.200})"
+                f"in {self.settings.dtype}. Choose a smaller size, a smaller data type, or another device. "
+                f"({out_of_memory:.200})"
             )
         self._batch_size = len(positions) // 2
-        _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
+        _log.warning("Out of memory: from now on, batches have at most %d images.", self._batch_size)
         n = _count_batch(seeds[positions.start : positions.stop], self._batch_size)
         return self._generate_batch(prompts, seeds, positions[:n], watch)
 
@@ -507,7 +511,7 @@ class Generator:
         """Return an array or tensor unchanged; raises RunError where a number is not finite."""
         if not finite.is_finite(numbers):
             fix = finite.not_finite(self.settings.dtype, "generation.dtype", alternatives="bfloat16 or float32")
-            raise RunError(f"{self.model} gives {fix}")
+            raise RunError(f"{self.model} returns {fix}")
         return numbers
 
     @contextlib.contextmanager

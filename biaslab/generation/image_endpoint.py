@@ -69,7 +69,9 @@ class EndpointImages(GeneratedSource):
         purchases.load()
         if settings.allow_purchases and self._missing():
             if settings.price is None:
-                raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
+                raise ParameterError(
+                    f"endpoint.price is not set. Set it to the price of one image from {settings.model}."
+                )
             settings.check_key()
             with purchases.buying():
                 # Another process may have bought them meanwhile.
@@ -106,8 +108,9 @@ class EndpointImages(GeneratedSource):
         counts = ", ".join(f"{n} {outcome}" for outcome, n in undelivered_rows["status"].value_counts().items())
         first = undelivered_rows.iloc[0]
         raise RunError(
-            f"{self.name} has not delivered {len(undelivered_rows)} of {len(self.table)} images ({counts}; first "
-            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}; run again for the others."
+            f"{self.name} has not delivered {len(undelivered_rows)} of {len(self.table)} images ({counts}; the "
+            f"first is {first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}. To request the "
+            "others, run again."
         )
 
     def _image(self, place: tuple[str, PurchasedImage]) -> np.ndarray | UnreadableImage:

@@ -62,7 +62,7 @@ class GeneratedSource:
     def _row_of(self, image_ids: Sequence[str]) -> list:
         for image_id in image_ids:
             if image_id not in self._by_id:
-                raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
+                raise InputError(f"{self.name} has no image {image_id!r}; its table lists all its images.")
         return [self._by_id[image_id] for image_id in image_ids]
 
 
@@ -148,13 +148,13 @@ class GeneratedImages(GeneratedSource):
         """
         import pandas as pd
 
-        label = f"generating with {self.name}"
+        label = f"generating images with {self.name}"
         options = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
         table = self._facts.compute(self._units, shard_rows=self._n_shard_rows, **options)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (table if len(table) else empty).astype(_TYPES)
         if n_truncated := self.table.loc[self.table["n_tokens_truncated"] > 0, "prompt_id"].nunique():
-            message = "%d of %d prompts are longer than the text encoder of %s reads (column n_tokens_truncated)."
+            message = "%d of %d prompts are too long for the text encoder of %s (column n_tokens_truncated)."
             _log.warning(message, n_truncated, self.table["prompt_id"].nunique(), self.name)
         return self
 
@@ -165,7 +165,7 @@ class GeneratedImages(GeneratedSource):
     def latents(self, image_ids: Sequence[str]) -> list[LatentRecord]:
         """Return latents in the order of ``image_ids``; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
-            raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
+            raise InputError(f"No latents of {self.name} are saved, because its prompts have no column {NOISE!r}.")
         records = []
         for row in map(self._row, self._row_of(image_ids)):
             has_final = isinstance(row["latent"], bytes)
@@ -254,7 +254,8 @@ class GeneratedImages(GeneratedSource):
                 raise RunError(
                     f"{self.name} generates the same image from different noise: the first two images of "
                     f"{rows['text'].iloc[k]!r} have identical pixels. Copies are not independent observations. Check "
-                    "that the pipeline uses the generator it is given, and generation.steps and generation.scheduler."
+                    "that the pipeline uses the generator passed to it, and check generation.steps and "
+                    "generation.scheduler."
                 )
 
     def _generate_with(
@@ -331,8 +332,9 @@ def _count_shard_rows(units: pd.DataFrame) -> int:
     smallest, largest = int(counts.min()), int(counts.max())
     if smallest != largest or largest > SHARD:
         raise InputError(
-            f"The prompts' column {NOISE!r} has between {smallest} and {largest} consecutive images of one noise. Give "
-            f"the same number everywhere, at most {SHARD}: consecutive prompts of each {NOISE}, with the same n_images."
+            f"The prompts' column {NOISE!r} has between {smallest} and {largest} consecutive images with the same "
+            f"noise. The number must be the same everywhere, at most {SHARD}: use consecutive prompts for each "
+            f"{NOISE}, with the same n_images."
         )
     return SHARD - SHARD % largest
 

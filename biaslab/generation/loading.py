@@ -96,13 +96,13 @@ def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
     own_files, other_loras = checkpoints.sibling_loras(model) if not model.weights else ([], [])
     if own_files and not (adapters or model_name.removes_adapters):
         raise ParameterError(
-            f"{base} holds {own_files[0]} next to the model. Write {base}+{model.name_of(own_files[0])} to use it, or "
-            f"{base}+{model_names.NONE} to leave it out."
+            f"{base} contains {own_files[0]} next to the model. To use it, write {base}+{model.name_of(own_files[0])}; "
+            f"to ignore it, write {base}+{model_names.NONE}."
         )
     local_loras = [lora for lora in adapters if (lora.repository, lora.folder) == (model.repository, model.folder)]
     used_paths = {path for lora in local_loras for path in lora.weights}
     if unused_paths := [path for path in (*own_files, *other_loras) if path not in used_paths]:
-        remark = f"{base}: {', '.join(unused_paths)} is next to the model and is not used."
+        remark = f"{base}: these LoRAs next to the model are not used: {', '.join(unused_paths)}."
         files = replace(files, base=replace(files.base, remarks=(*files.base.remarks, remark)))
     for lora in adapters:
         _check_fits(lora, files.pipeline, base)
@@ -178,12 +178,14 @@ def _describe_pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles
                 names = sorted(p for p in model.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
                 advice = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
                 problem = f"{model.name} does not have all its weights as .safetensors: {part} has "
-                raise safety.not_safetensors(problem + (", ".join(names) or "none"), f"{advice} a copy that has them.")
+                raise safety.not_safetensors(
+                    problem + (", ".join(names) or "none"), f"{advice} a copy with safetensors."
+                )
             _check_quantised(model, part)
     base = model.with_weights([glob.escape(path) for path in paths])
     if variants:
         descriptions = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
-        base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {descriptions}.",))
+        base = replace(base, remarks=(f"{model.name} has only weights of a variant for {descriptions}.",))
     return PipelineFiles(pipeline_class, parts, base, variants=variants, omitted=omitted_parts)
 
 
@@ -194,13 +196,15 @@ def _check_quantised(model: ModelFiles, part: str) -> None:
         return
     method = str(config.get("quant_method", "bitsandbytes"))
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
-    start = f"{model.name} is quantised ({part}: {method})"
+    start = f"{model.name} is quantized ({part}: {method})"
     if not package:
-        raise ParameterError(f"{start} in a way that diffusers does not read. Choose a copy that is not.")
+        raise ParameterError(
+            f"{start} by a method that diffusers does not support. Choose a copy that is not quantized."
+        )
     _check_package(package, f"{start}, which needs")
     if package == "bitsandbytes" and processor.accelerator() == "cpu":
         raise ParameterError(
-            f"{start}, which needs a GPU, and there is none here. Choose a copy that is not quantised."
+            f"{start}, which needs a GPU, but this machine has none. Choose a copy that is not quantized."
         )
 
 
@@ -220,13 +224,14 @@ def _describe_file(model: ModelFiles) -> PipelineFiles:
         base_files = model_files.look_up(base, checkpoints.KIND, base)
         pipeline_class, parts = read_index(base_files)
     except BiaslabError as error:
-        fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
-        raise ParameterError(f"{model.name} is read by the configurations of {base}: {error} {fix}") from error
+        fix = "Run once with a network connection, or put the file into a folder with "
+        fix += f"{checkpoints.INDEX} and these configurations."
+        raise ParameterError(f"{model.name} needs the configurations of {base}: {error} {fix}") from error
     if missing_parts := [part for part, kind in parts.items() if _lacks_encoder(*kind, tensors)]:
-        problem = f"it holds no {' and no '.join(missing_parts)}. Name a file that does."
-        raise ParameterError(f"{model.name} is no whole model: {problem}")
+        problem = f"it contains no {' and no '.join(missing_parts)}. Use a file that contains all parts."
+        raise ParameterError(f"{model.name} is not a complete model: {problem}")
     if base != str(model.folder) and base_files.repository != model.repository:
-        remark = f"{model.name} is one file, and taken for a model like {base}, whose configurations it is read by."
+        remark = f"{model.name} is one file; it is assumed to be a model like {base}, whose configurations are used."
         model = replace(model, remarks=(remark,))
     configurations = replace(base_files, loaded=tuple(base_files.matching(safety.CONFIGURATIONS)))
     return PipelineFiles(pipeline_class, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
@@ -259,19 +264,19 @@ def _check_fits(lora: ModelFiles, pipeline: ModelFiles, base: str) -> None:
     kinds = {"unet": _UNET_NAMES, "transformer": _TRANSFORMER_NAMES}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network_tensors))), "")
     base_name = checkpoints.base_of(lora)
-    advice = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
+    advice = f" Use the model that it was trained on{f': {base_name}, according to its card' if base_name else ''}."
     if kind and denoisers and kind not in denoisers:
         raise ParameterError(
-            f"{lora.name} is a LoRA for a model with a {kind}, such as the tensor {network_tensors[0]}, and {base} "
-            f"has a {denoisers.pop()}.{advice}"
+            f"{lora.name} is a LoRA for a model with a {kind} (see the tensor {network_tensors[0]}), but {base} has a "
+            f"{denoisers.pop()}.{advice}"
         )
     if kind == "unet" and "unet/config.json" in pipeline.files:
         width = pipeline.json("unet/config.json").get("cross_attention_dim")
         for name in filter(_TEXT_TENSOR.search, network_tensors):
             if isinstance(width, int) and tensors[name][-1] != width:
                 raise ParameterError(
-                    f"{lora.name} is a LoRA for another model than {base}: {name} reads text as rows of "
-                    f"{tensors[name][-1]} numbers, and here they have {width}.{advice}"
+                    f"{lora.name} is a LoRA for a model other than {base}: {name} expects text embeddings of "
+                    f"{tensors[name][-1]} numbers, but here they have {width}.{advice}"
                 )
 
 
@@ -320,7 +325,7 @@ def _load_file(files: PipelineFiles, name: str, dtype):
     pipeline = files.pipeline_class
     if not hasattr(pipeline, "from_single_file"):
         raise ParameterError(
-            f"{name} is a single file of a {pipeline.__name__}, which diffusers reads from folders only."
+            f"{name} is a single file of a {pipeline.__name__}, which diffusers reads only from folders. Use a folder."
         )
     (path,) = files.base.weights
     with tempfile.TemporaryDirectory() as folder:
@@ -335,7 +340,7 @@ def _load_file(files: PipelineFiles, name: str, dtype):
     for part, network in pipe.components.items():
         weights = network.named_parameters() if hasattr(network, "named_parameters") else ()
         if missing := [key for key, value in weights if value.is_meta]:
-            raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")
+            raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}. Download it again.")
     return pipe
 
 
@@ -349,7 +354,7 @@ def set_scheduler(pipe, name: str) -> None:
     by_short_name = {k.lower().removesuffix("scheduler"): v for k, v in schedulers.items()}
     scheduler_class = by_short_name.get(name.lower().removesuffix("scheduler"))
     if scheduler_class is None:
-        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, schedulers)}")
+        raise ParameterError(f"scheduler is {name!r}, which this model does not support. {name_help(name, schedulers)}")
     with quiet():
         pipe.scheduler = scheduler_class.from_config(pipe.scheduler.config)
 
@@ -368,7 +373,7 @@ def _attach_loras(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> 
     if not adapters:
         return
     if not hasattr(pipe, "load_lora_weights"):
-        raise ParameterError(f"{name} is a {type(pipe).__name__}, on which diffusers puts no LoRA.")
+        raise ParameterError(f"{name} is a {type(pipe).__name__}, for which diffusers does not support LoRAs.")
     names = [f"lora_{number}" for number in range(len(adapters))]
     for adapter_name, (file, adapter) in zip(names, adapters, strict=True):
         options = {"weight_name": file.name, "local_files_only": True, "use_safetensors": True}
@@ -379,7 +384,7 @@ def _attach_loras(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> 
         changes = _find_changes(pipe, adapter_name)
         _check_layers(layers, changes, adapter.name)
         if not any(changes.values()):
-            raise ParameterError(f"{adapter.name} changes no weight of this model. Leave it out, or fetch it again.")
+            raise ParameterError(f"{adapter.name} changes no weight of this model. Remove it, or download it again.")
     with _ignore_peft_version():
         pipe.set_adapters(names, [adapter.weight for _, adapter in adapters])
 
@@ -427,8 +432,8 @@ def _check_layers(layers: set[str], paths: Collection[str], name: str) -> None:
     known_paths = {path.replace(".text_model.", ".") for path in paths}
     if unmatched := sorted(layer for layer in layers if layer.replace(".text_model.", ".") not in known_paths):
         raise ParameterError(
-            f"{name} is no LoRA for this model: {len(unmatched)} of the {len(layers)} layers that it changes are not "
-            f"there, such as {unmatched[0]}. Name the model that it was trained on."
+            f"{name} is not a LoRA for this model: {len(unmatched)} of the {len(layers)} layers that it changes are "
+            f"missing, such as {unmatched[0]}. Use the model that it was trained on."
         )
 
 

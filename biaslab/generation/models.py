@@ -77,7 +77,7 @@ class ImageModel:
 
     def load(self) -> Generator:
         """Return its loaded generator; ParameterError if it is not a diffusers pipeline."""
-        raise ParameterError(f"{self.label} is no pipeline of diffusers, so that it cannot be loaded here.")
+        raise ParameterError(f"{self.label} is not a pipeline of diffusers, so it cannot be loaded here.")
 
     def generate(
         self,
@@ -123,14 +123,14 @@ class FolderModel(ImageModel):
 
     def check_attention(self) -> None:
         """Raise ParameterError: existing images have no attention."""
-        raise ParameterError(f"{self.label} is a folder of images: set triplets.attention to false.")
+        raise ParameterError(f"{self.label} is a folder, which has no attention maps. Set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
         """Return at most ``n_images`` images of each prompt; MissingInputError if there are none."""
         table = self._select_prompts(prompts)
         if table.empty:
             raise MissingInputError(
-                f"{self.label} has no image of any of these prompts, such as {prompts['text'].iloc[0]!r}."
+                f"{self.label} contains no image of any of these prompts, such as {prompts['text'].iloc[0]!r}."
             )
         source = DescribedImages(self.folder, table)
         source.image_domain = self.image_domain
@@ -305,7 +305,9 @@ class EndpointModel(ImageModel):
         self.image_domain = image_domain or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
-            raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
+            raise ParameterError(
+                f"model is {name!r}, but endpoint.url is not set. Set it, for example to 'https://api.openai.com/v1'."
+            )
         self._settings = settings.with_changes(model=self.label)
 
     def check(self, occupations: Sequence[str]) -> None:
@@ -313,19 +315,19 @@ class EndpointModel(ImageModel):
         price, limit = self.price, self.cost_limit
         if price is None:
             raise ParameterError(
-                "endpoint.price is not set. Set it to what one image costs, or to 0 where images cost nothing; "
-                "--dry-run prints how many images a run takes."
+                "endpoint.price is not set. Set it to the price of one image, or to 0 if images are free. --dry-run "
+                "prints how many images a run needs."
             )
         if limit < price:
             raise ParameterError(
-                f"endpoint.cost_limit is {limit:g}, less than endpoint.price, {price:g}. Set it to what may be spent; "
-                "--dry-run prints how many images a run takes."
+                f"endpoint.cost_limit is {limit:g}, less than endpoint.price, {price:g}. Set it to the maximum amount "
+                "to spend. --dry-run prints how many images a run needs."
             )
         self._settings.check_key()
 
     def check_attention(self) -> None:
         """Raise ParameterError: an endpoint does not return attention."""
-        raise ParameterError(f"{ENDPOINT}{self.label} does not show attention: set triplets.attention to false.")
+        raise ParameterError(f"{ENDPOINT}{self.label} has no attention maps. Set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, storage_class=None, **run) -> ImageSource:
         """Buy images; RunError if the endpoint did not deliver some of them."""

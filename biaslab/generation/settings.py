@@ -23,8 +23,8 @@ class GenerationSettings(Group):
     )
     guidance_scale: float | None = field(
         None,
-        "Classifier-free guidance scale (paper: 7.5); 1 or less disables guidance, null is the model's default. An "
-        "error where the model ignores it.",
+        "Classifier-free guidance scale (paper: 7.5); 1 or less disables guidance, and null is the model's default. "
+        "Models that ignore guidance accept only null.",
         ge=0,
         le=100,
     )
@@ -34,34 +34,38 @@ class GenerationSettings(Group):
     width: Integer = field(0, "Image width; 0 is the model's default.", "pixels", ge=0)
     aspect: float = field(
         1.0,
-        "Factor on the model's aspect ratio (width over height) where `generation.width` is 0; above 1 is wider.",
+        "Factor by which the model's aspect ratio (width divided by height) is multiplied if `generation.width` is 0; "
+        "values above 1 make images wider.",
         ge=0.1,
         le=10,
     )
     image_domain: Literal["", "drawings", "photographs"] = field(
         "",
-        "Domain of the generated images; empty is the domain that the model declares, else photographs. Classifiers "
-        "of another domain are rejected.",
+        "Domain of the generated images; empty uses the domain that the model declares, or else photographs. "
+        "Classifiers for another domain are rejected.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
-        "Precision of the denoising network, on a GPU of the whole model. `auto` selects bfloat16 on CPUs that "
-        "multiply it faster, else float32; on GPUs float16 for U-Nets, bfloat16 for transformers where supported.",
+        "Precision of the denoising network; on a GPU, of the whole model. `auto` selects bfloat16 on CPUs that "
+        "multiply it faster, and float32 on other CPUs. On GPUs, it selects float16 for U-Nets, and for transformers "
+        "bfloat16 if supported.",
     )
-    batch_size: Integer = field(0, "Images per batch, at most 64; 0 selects it from free memory.", "images", ge=0)
+    batch_size: Integer = field(0, "Images per batch, at most 64; 0 selects the number by free memory.", "images", ge=0)
     safety_checker: Annotated[Literal["model", "off"], OffText] = field(
         "model",
-        "`model` keeps the model's safety checker, whose blocked images have the status `blocked`; `off` removes it.",
+        "`model` keeps the model's safety checker, and images that it blocks have the status `blocked`; `off` removes "
+        "it.",
     )
     compile: bool = field(
-        False, "Whether to compile the denoising network, which takes a minute and speeds up later batches."
+        False, "Whether to compile the denoising network, which takes about a minute and speeds up later batches."
     )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.aspect != 1 and self.width:
             raise ParameterError(
-                f"width is {self.width} and aspect is {self.aspect:g}; give one of them and leave width 0 or aspect 1."
+                f"width is {self.width} and aspect is {self.aspect:g}; set only one of them, and leave width at 0 or "
+                "aspect at 1."
             )
         return self
 

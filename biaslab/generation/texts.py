@@ -33,7 +33,10 @@ def check_lengths(pipe, name: str) -> None:
     for part, _, max_tokens in _find_tokenizers(pipe):
         # In families without a denoiser, the pipeline sets the limit of a tokenizer that has none.
         if max_tokens < 1 or (max_tokens >= _NO_LIMIT and families.family_of_pipeline(pipe).denoiser):
-            raise ParameterError(f"{name}: its {part} gives {max_tokens} as the tokens of a text (model_max_length).")
+            raise ParameterError(
+                f"{name}: its {part} states a maximum of {max_tokens} tokens per text (model_max_length). Use another "
+                "model."
+            )
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
@@ -57,7 +60,7 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(
             f"The tokenizer of {name} lacks {len(unknown)} of the prompts' words: {words} (for example in "
-            f"{next(iter(unknown.values()))[:200]!r}). Leave these prompts out, or use a model with subword tokens."
+            f"{next(iter(unknown.values()))[:200]!r}). Remove these prompts, or use a model with subword tokens."
         )
 
 

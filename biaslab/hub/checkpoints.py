@@ -47,7 +47,7 @@ def find_checkpoint(name: str) -> ModelName:
         # Before the folder is checked: the configuration of an adapter names another model.
         _check_is_no_lora(model_files.read_folder(place, parts.base))
     if parts.adapters and (plugin := registry.find_plugin(parts.base, KIND)) and plugin.factory:
-        raise ParameterError(f"{parts.base} generates images without weights, so LoRAs do not apply to it.")
+        raise ParameterError(f"{parts.base} generates images without weights, so LoRAs cannot be applied to it.")
     adapters = tuple(Adapter(_resolve_lora(adapter.name), adapter.weight) for adapter in parts.adapters)
     return ModelName(place, adapters, parts.removes_adapters)
 
@@ -59,8 +59,10 @@ def _resolve_lora(name: str) -> str:
         return str(path / _find_lora_file(model_files.read_folder(path, name)))
     if path.is_file() or huggingface.is_on_hub(name):
         return registry.resolve(name, KIND)
-    options = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
-    raise ParameterError(f"There is no LoRA {name!r}. Give {options}")
+    options = (
+        "a .safetensors file, a folder that contains one, or owner/lora or owner/lora/FILE.safetensors on the hub."
+    )
+    raise ParameterError(f"There is no LoRA {name!r}. Specify {options}")
 
 
 def label(name: str) -> str:
@@ -101,9 +103,9 @@ def _describe_tensors(tensors: Collection[str]) -> str:
     if any(_LORA_TENSORS.search(name) for name in tensors):
         return _LORA
     if any(mark in name for name in tensors for mark in _QUANTISED):
-        return "a quantised network"
+        return "a quantized network"
     gaps = [part for part, prefixes in _PARTS.items() if not any(name.startswith(prefixes) for name in tensors)]
-    return f"no whole model: it holds no {' and no '.join(gaps)}" if gaps else _PIPELINE
+    return f"not a complete model: it contains no {' and no '.join(gaps)}" if gaps else _PIPELINE
 
 
 def check_tensors(files: ModelFiles, tensors: Collection[str]) -> None:
@@ -113,7 +115,7 @@ def check_tensors(files: ModelFiles, tensors: Collection[str]) -> None:
         raise _lora_error(files)
     if kind != _PIPELINE:
         raise ParameterError(
-            f"{files.name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to."
+            f"{files.name} is {kind}. Specify a file that contains all parts, or the pipeline that it belongs to."
         )
 
 
@@ -140,7 +142,7 @@ def configurations(files: ModelFiles) -> str:
         return str(base["pretrained_model_name_or_path"])
     # diffusers reads shapes of tensors that may be missing.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
-        fix = f"Put it into a folder with the {INDEX} and the configurations of its base model."
+        fix = f"Put the file into a folder with the {INDEX} and the configurations of its base model."
         raise ParameterError(f"{files.name} has a type that diffusers does not support. {fix}") from None
 
 
@@ -155,7 +157,7 @@ def look_up_lora(place: str, base: str) -> ModelFiles:
     files = model_files.look_up(place, KIND, place)
     path = files.weights[0] if files.weights else _find_lora_file(files)
     if _describe_tensors(files.tensors(path)) != _LORA:
-        raise ParameterError(f"{place} is no LoRA, so it cannot be put on {base}.")
+        raise ParameterError(f"{place} is not a LoRA, so it cannot be applied to {base}.")
     return files.with_file(path)
 
 
@@ -169,10 +171,8 @@ def _find_lora_file(files: ModelFiles) -> str:
     if not candidates:
         other_weights = sorted(path for path in files.files if path.endswith(safety.OTHER_WEIGHTS))
         problem = f"The LoRA {files.name} has {', '.join(other_weights[:3]) or 'none'}"
-        raise safety.not_safetensors(problem, "Choose a copy that has them.")
-    raise ParameterError(
-        f"{files.name} contains {len(candidates)} safetensors files; name one of them. {files.list_safetensors()}"
-    )
+        raise safety.not_safetensors(problem, "Choose a copy with safetensors.")
+    raise ParameterError(f"{files.name} contains {len(candidates)} .safetensors files. {files.list_safetensors()}")
 
 
 def sibling_loras(files: ModelFiles) -> tuple[list[str], list[str]]:
@@ -195,27 +195,29 @@ def _check_is_no_lora(files: ModelFiles) -> None:
         raise _lora_error(files)
     if weights and "config.json" not in top_files:
         raise ParameterError(
-            f"{files.name} is no pipeline, but holds checkpoints in one file. {files.list_safetensors()}"
+            f"{files.name} is not a pipeline, but contains single-file checkpoints. {files.list_safetensors()}"
         )
     images = [path for path in files.files if path.lower().endswith(endings())]
     if images and not any(path.endswith((".safetensors", ".json", *safety.OTHER_WEIGHTS)) for path in files.files):
         raise ParameterError(
-            f"{files.name} is a folder of images, such as {images[0]}, and not a model. Name it as images:{files.name} "
-            "to classify its images."
+            f"{files.name} is a folder of images, such as {images[0]}, and not a model. To classify its images, write "
+            f"images:{files.name}."
         )
 
 
 def no_pipeline(files: ModelFiles) -> ParameterError:
     """Return the error for files without the index of a pipeline; raise a more specific one if possible."""
     _check_is_no_lora(files)
-    return ParameterError(f"{files.name} is no diffusers pipeline: it holds no {INDEX}. Name one that does.")
+    return ParameterError(
+        f"{files.name} is not a diffusers pipeline, because it contains no {INDEX}. Specify a pipeline."
+    )
 
 
 def _lora_error(files: ModelFiles) -> ParameterError:
     name, base = files.name, base_of(files) or "BASE"
     return ParameterError(
-        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}, after the model that it "
-        "was trained on."
+        f"{name} is a LoRA, which changes a model but is not a model itself. Write it after the model that it was "
+        f"trained on: {base}+{name}."
     )
 
 

@@ -33,7 +33,7 @@ _SIDES = {"left": "1", "right": "2"}
 _MAX_PEOPLE = 9
 MIXED = "::"  # Separator between a folder and one of the models of its images.
 _TABLES = (".csv", ".tsv", ".parquet")
-_HELP = "The table of a folder of images needs file, and prompt or group; it may have model and position."
+_HELP = "The table of a folder of images needs the column file, and prompt or group; model and position are optional."
 # Images that tools derive from others, by their paths: those of the web UI and of InvokeAI.
 _DERIVED = {
     "grid of several images": re.compile(r"(?:^|/)(?:grid-\d|(?:(?:txt2img|img2img)-)?grids/)", re.IGNORECASE),
@@ -89,7 +89,7 @@ class ImageFolder(FolderImages):
         """The people in the images: image_id, prompt, group, position (1 is the leftmost) and, if several, model."""
         description = self._description
         if not self.model and self.models:
-            advice = f"Name one, such as images:{self._folder.name}{MIXED}{self.models[0]}."
+            advice = f"Select one, for example images:{self._folder.name}{MIXED}{self.models[0]}."
             raise InputError(
                 f"{self._folder} contains images of several models: {cells.join_values(self.models)}. {advice}"
             )
@@ -98,7 +98,7 @@ class ImageFolder(FolderImages):
         rows = description[description["model"] == self.model].reset_index(drop=True)
         if rows.empty:
             raise InputError(
-                f"{self._folder} has no images of {self.model!r}; it has {cells.join_values(self.models)}."
+                f"{self._folder} contains no images of {self.model!r}; its models are {cells.join_values(self.models)}."
             )
         return rows
 
@@ -146,10 +146,10 @@ class ImageFolder(FolderImages):
     def remarks(self) -> list[str]:
         """Sentences on excluded files, and on the texts embedded in the images."""
         reasons = {reason: names for reason, names in self.left_out.items() if reason != "not in the table"}
-        files = [f"Left out ({reason}): {_count(names)}" for reason, names in reasons.items()]
+        files = [f"Excluded ({reason}): {_count(names)}" for reason, names in reasons.items()]
         by_tool = Counter(text.tool for text in self._texts.values() if text.prompt)
         tools = ", ".join(f"{tool} {n:,}" for tool, n in by_tool.most_common())
-        summary = f"Prompts inside images: {by_tool.total():,} of {len(self._texts):,} images have one ({tools})."
+        summary = f"Prompts embedded in images: {by_tool.total():,} of {len(self._texts):,} images have one ({tools})."
         return [*files, *([summary] if by_tool else []), *self._text_problems]
 
     @property
@@ -158,7 +158,7 @@ class ImageFolder(FolderImages):
         for name, text in self._texts.items():
             if text.problem:
                 problems.setdefault(f"{text.tool}, {text.problem}", []).append(name)
-        return [f"Texts inside images that give no prompt ({problem}): {_count(n)}" for problem, n in problems.items()]
+        return [f"Embedded texts without a readable prompt ({text}): {_count(n)}" for text, n in problems.items()]
 
     @cached_property
     def _texts(self) -> dict[str, ImageText]:
@@ -186,9 +186,9 @@ class ImageFolder(FolderImages):
         rows["group"] = group_images(rows, self.group_by, str(self._folder))
         if (rows["group"] == "").all():
             raise InputError(
-                f"{self._folder} gives no group to {next(iter(self._files))} and {len(self._files) - 1:,} more images. "
-                f"{' '.join([*self._text_problems, ''])}Put images into one folder per group, or a table next to them. "
-                f"{_HELP} --group-by 'folder[1]' takes the folders as they are."
+                f"{self._folder} does not state a group for {next(iter(self._files))} and {len(self._files) - 1:,} "
+                f"more images. {' '.join([*self._text_problems, ''])}Put images into one folder per group, or add a "
+                f"table. {_HELP} With --group-by 'folder[1]', subfolders are the groups."
             )
         # For images without a prompt, the group serves as the prompt.
         rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
@@ -219,35 +219,35 @@ def _read_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str], 
         frame[name] = cells.names(frame[name], path, empty=True).astype(object) if name in frame else ""
     places = frame["position"].str.lower().replace(_SIDES).replace("", "1")
     is_invalid = ~places.isin([str(k) for k in range(1, _MAX_PEOPLE + 1)])
-    fix = "give left, right, or a number from 1 for the leftmost, or leave it empty"
+    fix = "use left, right, or a number (1 is the leftmost person), or leave the cell empty"
     cells.refuse(is_invalid, path, "position is {}", fix, frame["position"])
     frame["position"] = places.astype(int)
     for name, fallback in (("prompt", "group"), ("group", "prompt")):
         frame[name] = frame[name].where(frame[name] != "", frame[fallback])
-    cells.refuse(frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"])
+    cells.refuse(frame["prompt"] == "", path, "file {} has neither prompt nor group", "enter one", frame["file"])
     ids_by_path = {normalize(image_id): image_id for image_id in files}
     names = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(normalize)
-    fix = "its format is not read; convert it to PNG or JPEG"
+    fix = "its format is not supported; convert it to PNG or JPEG"
     cells.refuse(names.isin(set(map(normalize, not_read))), path, "file is {}", fix, frame["file"])
     ids = names.map(ids_by_path)
-    reason = f"it is not in {path.parent.name}; paths count from there"
+    reason = f"it is not in {path.parent.name}; paths must be relative to this folder"
     cells.refuse(ids.isna(), path, "file is {}", reason, frame["file"])
     frame["image_id"] = ids
     if group_by and group_by not in frame:
         frame["group"] = group_images(frame, group_by, str(path.parent))
-        cells.refuse(frame["group"] == "", path, "file {} has no group by --group-by", "leave it out", frame["file"])
+        cells.refuse(frame["group"] == "", path, "file {} has no group by --group-by", "remove the row", frame["file"])
     is_duplicate = frame.duplicated(["image_id", "position"])
     cells.refuse(
-        is_duplicate, path, "file {} occurs twice", "keep one row, or give the positions left and right", frame["file"]
+        is_duplicate, path, "file {} occurs twice", "keep one row, or enter the positions left and right", frame["file"]
     )
     is_set = frame["model"] != ""
-    fix = "fill it in, or leave the whole column out"
+    fix = "enter it, or remove the whole column"
     cells.refuse(~is_set & is_set.any(), path, "file {} has no model, although others have one", fix, frame["file"])
     frame = frame.sort_values(["image_id", "position"], kind="stable", ignore_index=True)
     expected = frame.groupby("image_id").cumcount() + 1
     has_gap = (expected != frame["position"]).set_axis(frame.index)
     cells.refuse(
-        has_gap, path, "file {} has people at some positions only", "name all people of an image", frame["image_id"]
+        has_gap, path, "file {} has people at some positions only", "list all people in an image", frame["image_id"]
     )
     return frame[["image_id", "prompt", "group", "position", "model"]]
 

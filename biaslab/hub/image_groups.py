@@ -43,9 +43,9 @@ def group_images(rows: pd.DataFrame, group_by: str, folder_name: str) -> pd.Seri
         groups = _apply_group_by(group_by, prompts, levels, rows["image_id"])
         if (groups == "").all():
             raise InputError(
-                f"--group-by is {group_by!r}, which gives no image of {folder_name} a group. Give "
-                f"{join_values([PROMPT])}, {join_values(levels)}, a column of the folder's table, or a regular "
-                f"expression that occurs in paths such as {rows['image_id'].iloc[0]!r}."
+                f"--group-by is {group_by!r}, which assigns no image in {folder_name} to a group. Use "
+                f"{join_values([PROMPT, *levels])}, a column of the folder's table, or a regular expression that "
+                f"matches paths such as {rows['image_id'].iloc[0]!r}."
             )
         return groups
     candidates: dict[str, pd.Series] = {}
@@ -80,7 +80,7 @@ def _apply_group_by(group_by: str, prompts: pd.Series, levels: pd.DataFrame, pat
     try:
         pattern = re.compile(group_by)
     except re.error as error:
-        raise InputError(f"--group-by is {group_by!r}, which is no regular expression: {error}.") from None
+        raise InputError(f"--group-by is {group_by!r}, which is not a valid regular expression: {error}.") from None
     matches = paths.map(pattern.search)
     return matches.map(lambda match: (match[1 if pattern.groups else 0] or "") if match else "")
 
@@ -125,7 +125,7 @@ def _ambiguity_error(options: dict[str, pd.Series], folder_name: str) -> InputEr
         values = sorted(set(groups) - {""})
         texts.append(f"{name} ({len(values):,}: {join_values(values)})")
     return InputError(
-        f"Several things could be the groups of images in {folder_name}: {'; '.join(texts)}. Choose one, such as "
-        f"--group-by '{next(iter(options))}' (setting custom.group_by), or give a regular expression on paths, or a "
-        "table with a column group. Where folders are models, audit each as images:FOLDER."
+        f"Images in {folder_name} could be grouped in several ways: {'; '.join(texts)}. Choose one, for example "
+        f"--group-by '{next(iter(options))}' (setting custom.group_by), use a regular expression that matches paths, "
+        "or add a table with a column group. If folders are models, audit each as images:FOLDER."
     )

@@ -54,14 +54,14 @@ class FolderImages:
     def __init__(self, path: str | Path) -> None:
         folder = self._root = Path(path).expanduser()
         if not folder.is_dir():
-            raise InputError(f"{path} is not a folder; give a folder that holds images.")
+            raise InputError(f"{path} is not a folder; specify a folder of images.")
         files = folders.files(folder, (*endings(), *NOT_READ, *HEIF_ENDINGS))
         self.links_out = files.links_out
         self._files = {name: file for name, file in files.items() if name.lower().endswith(endings())}
         self.not_read = [name for name in files if name not in self._files]
         if not self._files:
             description = _describe_unread(self.not_read) if self.not_read else ""
-            problem = f"{path} holds no file that ends in {', '.join(endings())}."
+            problem = f"{path} contains no file that ends in {', '.join(endings())}."
             raise InputError(" ".join(filter(None, [problem, description, files.remark])))
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.states_domain = (folder / registry.DOMAIN_FILE).is_file()
@@ -87,7 +87,7 @@ def _describe_unread(names: Sequence[str]) -> str:
     suffixes = sorted({Path(name).suffix.lower() for name in names})
     alternative = ", or install biaslab[heif]" if {*suffixes} & {*HEIF_ENDINGS} else ""
     return (
-        f"Images in formats that are not read ({', '.join(suffixes)}) are left out: {len(names):,}, such as "
+        f"Images in unsupported formats ({', '.join(suffixes)}) are excluded: {len(names):,}, such as "
         f"{names[0]}. Convert them to PNG or JPEG{alternative}."
     )
 
@@ -108,7 +108,7 @@ def check_image(image: object, label: str) -> np.ndarray:
     is_array = isinstance(image, np.ndarray)
     if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
         actual = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
-        raise InputError(f"{label} is {actual}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
+        raise InputError(f"{label} is {actual}; it must be a uint8 array (height, width, 3) in RGB, 0 to 255.")
     return image
 
 
@@ -167,6 +167,6 @@ class CaptionImages(FolderImages):
         name = normalize(caption_id)
         paths = next((paths_by_name[name] for paths_by_name in self._paths_by_name if name in paths_by_name), [None])
         if len(paths) > 1:
-            advice = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."
-            raise InputError(f"{self._folder} holds two images for {caption_id!r}: {advice}")
+            advice = f"{paths[0]} and {paths[1]}. Keep one, or identify images by their paths."
+            raise InputError(f"{self._folder} contains two images for {caption_id!r}: {advice}")
         return paths[0]

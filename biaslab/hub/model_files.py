@@ -85,16 +85,16 @@ class ModelFiles:
     def json(self, path: str) -> dict[str, Any]:
         """Return a configuration; ParameterError where it is missing, cannot be read, or names another model."""
         if path not in self.files:
-            raise ParameterError(f"{self.name} holds no {path}.")
+            raise ParameterError(f"{self.name} contains no {path}. Choose a complete copy of the model.")
         try:
             configuration = json.loads(reading.text(self.file(path)))
         except (OSError, ValueError, RecursionError) as error:
             raise ParameterError(f"{self.name}: {path} cannot be read: {error}.") from None
         if not isinstance(configuration, dict):
-            raise ParameterError(f"{self.name}: {path} holds no configuration.")
+            raise ParameterError(f"{self.name}: {path} contains no configuration.")
         siblings = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
         if problem := safety.names_elsewhere(configuration, Path(path).name, siblings):
-            raise ParameterError(f"{self.name} holds {path}, {problem}")
+            raise ParameterError(f"{self.name} contains {path}, {problem}")
         return configuration
 
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
@@ -115,7 +115,7 @@ class ModelFiles:
                     return {name: tuple(tensor_file.get_slice(name).get_shape()) for name in tensor_file.keys()}  # noqa: SIM118
             except (SafetensorError, errors.SafetensorsParsingError) as error:
                 raise ParameterError(
-                    f"{self.name}: {path} is no file of safetensors, or is incomplete: {error}. Download it again."
+                    f"{self.name}: {path} is not a safetensors file, or is incomplete: {error}. Download it again."
                 ) from None
 
     def with_weights(
@@ -130,7 +130,7 @@ class ModelFiles:
             self._check_complete()
             alternatives = sorted(path for path in self.files if path.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
             problem = f"{self.name} has {', '.join(alternatives[:3]) or 'none'}"
-            raise safety.not_safetensors(problem, "Choose a copy of the model that has them.")
+            raise safety.not_safetensors(problem, "Choose a copy of the model with safetensors.")
         if not self.folder:
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
@@ -143,15 +143,13 @@ class ModelFiles:
         """Return the same model with one file to load; ParameterError where it has no such file."""
         if path not in self.files:
             self._check_complete()
-            raise ParameterError(
-                f"{self.name} names a file that its repository does not have. {self.list_safetensors()}"
-            )
+            raise ParameterError(f"{self.name} is not in its repository. {self.list_safetensors()}")
         return replace(self, weights=(path,), loaded=(path,))
 
     def _check_complete(self) -> None:
         """Raise ParameterError if only previously downloaded files are known."""
         if self.repository and self.folder:
-            problem = "are not on this machine, and the hub does not answer. Run once with a network."
+            problem = "are not on this machine, and the hub does not respond. Run once with a network connection."
             raise ParameterError(f"The weights of {self.name} {problem}")
 
     def fetch(self) -> Path:
@@ -181,7 +179,7 @@ class ModelFiles:
     def list_safetensors(self) -> str:
         """Return the end of an error message that lists the safetensors files a user can name."""
         names = [self.name_of(path) for path in sorted(self.files) if path.endswith(".safetensors")]
-        return f"Name one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It has none."
+        return f"Choose one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It contains none."
 
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:
@@ -278,24 +276,24 @@ def _client_error(name: str, kind: str, error: BaseException) -> ParameterError:
     repository, revision = huggingface.split_name(name)
     if has(errors.GatedRepoError):
         return ParameterError(
-            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
-            "'hf auth login' and run again."
+            f"{name} is accessible only to users who have accepted its terms. Accept them on the model's page on the "
+            "hub, log in with 'hf auth login', and run again."
         )
     if has(errors.RevisionNotFoundError):
         return ParameterError(
-            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+            f"{repository} has no revision {revision!r} on the hub. Use one of its branches, tags or commits."
         )
     if has(errors.RepositoryNotFoundError):
         is_file = huggingface.file_on_hub(name)
         model_name, prefix = (repository, f"There is no file {name!r} here. ") if is_file else (name, "")
         return ParameterError(
             f"{prefix}The hub has no model {model_name!r}, or it is private. {registry.near_help(model_name, kind)}A "
-            "name on the hub consists of owner and name, as in the address of the model's page."
+            "name on the hub has the form OWNER/NAME, as in the address of the model's page."
         )
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
     return UnreachableHubError(
-        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
-        "or give a folder that holds the model."
+        f"{name} is not on this machine and cannot be downloaded from the hub ({reason:.200}). Run once with a network "
+        "connection, or specify a folder that contains the model."
     )
 
 
@@ -305,16 +303,16 @@ def check_type(files: ModelFiles, allowed: Collection[str], description: str, ex
     ``allowed`` are the usable values of ``model_type``; if they map to classes of transformers, a model that was saved
     as another class was trained for something else. ``description`` and ``example`` are for messages.
     """
-    advice = f"Choose one, such as {example}."
+    advice = f"Choose a transformers model of this kind: {description}, such as {example}."
     if "config.json" not in files.files:
-        raise ParameterError(f"{files.name} holds no config.json, so it is no {description} of transformers. {advice}")
+        raise ParameterError(f"{files.name} contains no config.json, so it is not a transformers model. {advice}")
     config = files.json("config.json")
     model_type = str(config.get("model_type", ""))
     classes = [str(name) for name in config.get("architectures") or ()]
     if model_type in allowed and isinstance(allowed, Mapping) and classes and allowed[model_type] not in classes:
         model_type = classes[0]
     if model_type not in allowed:
-        raise ParameterError(f"{files.name} is a model of the kind {model_type!r}, which is no {description}. {advice}")
+        raise ParameterError(f"{files.name} is a model of type {model_type!r}, which is not suitable. {advice}")
 
 
 def digest(place: str | Path) -> str:

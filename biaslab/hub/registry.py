@@ -121,7 +121,7 @@ def image_domain(folder: str | Path, *, judge: bool = False) -> str:
     except (OSError, ValueError, TypeError, KeyError):
         domain = None
     if domain not in (allowed := (*IMAGE_DOMAINS, ANY) if judge else IMAGE_DOMAINS):
-        raise ParameterError(f'{file} must contain {{"pictures": …}} with one of {", ".join(allowed)}.')
+        raise ParameterError(f'{file} must contain {{"pictures": …}}, where … is one of {", ".join(allowed)}.')
     return domain
 
 
@@ -145,9 +145,9 @@ def resolve(name: str, kind: str) -> str:
     if entry := find_plugin(name, kind):
         if kind not in (entry.kind, "features") or entry.folder is None:
             problem = "has no weights" if entry.folder is None else f"is a {entry.kind} model"
-            raise ParameterError(f"{name!r} {problem}, and a {kind} model is needed. {_describe_names(kind)}")
+            raise ParameterError(f"{name!r} {problem}, but a {kind} model is needed. {_describe_names(kind)}")
         if not _has_weights(entry):
-            raise MissingInputError(f"The model {name!r} is not in {entry.folder}; install its package again.")
+            raise MissingInputError(f"The model {name!r} is missing from {entry.folder}. Reinstall its package.")
         return str(entry.folder)
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
@@ -162,16 +162,18 @@ def resolve(name: str, kind: str) -> str:
 def _check_file(path: Path, name: str, kind: str) -> str:
     """Return the file of a text-to-image model; raise ParameterError for any other kind or format."""
     if kind != "text-to-image":
-        raise ParameterError(f"{name} is a file; a {kind} model is a folder with its configuration and weights.")
+        raise ParameterError(f"{name} is a file, but a {kind} model is a folder with configuration and weights.")
     if path.suffix.lower() != ".safetensors":
-        raise safety.not_safetensors(f"{name} is a {path.suffix} file", "Most models are offered as such a file, too.")
+        raise safety.not_safetensors(
+            f"{name} is a {path.suffix} file", "Most models are also available as .safetensors files."
+        )
     reading.check(path)
     return str(path)
 
 
 def _describe_names(kind: str) -> str:
     """Return the allowed forms of names of a kind of model, for errors."""
-    return f"Give a folder, or a name on the hub, which consists of owner and name, such as {HUB[kind][0]!r}."
+    return f"Specify a folder, or a name on the hub of the form OWNER/NAME, such as {HUB[kind][0]!r}."
 
 
 def near_help(name: str, kind: str) -> str:

@@ -44,14 +44,14 @@ def check_folder(path: str | Path) -> None:
     for parent, folders, names in os.walk(folder):
         for file in (Path(parent, name) for name in (*folders, *names)):
             if problem := _find_problem(file, allowed):
-                raise ParameterError(f"{folder} holds {file.relative_to(folder).as_posix()}, {problem}")
+                raise ParameterError(f"{folder} contains {file.relative_to(folder).as_posix()}, {problem}")
         folders[:] = [name for name in folders if not name.startswith(".")]
 
 
 def _find_problem(file: Path, allowed: Sequence[Path]) -> str:
     """Return why a file of a model is refused; links may lead to ``allowed`` folders."""
     if file.is_symlink() and not any(file.resolve().is_relative_to(folder) for folder in allowed):
-        return "a link that leads out of the folder. Put a copy of what it leads to in its place."
+        return "a link that leads out of the folder. Replace it with a copy of its target."
     if file.is_dir():
         return ""
     is_read_whole = any(fnmatch(file.name.lower(), pattern) for pattern in CONFIGURATIONS)
@@ -71,7 +71,7 @@ def _find_problem(file: Path, allowed: Sequence[Path]) -> str:
     if isinstance(shards, dict) and file.name.endswith(".index.json") and ".safetensors" in file.name:
         for shard in map(str, shards.values()):
             if not re.fullmatch(r"[\w.-]+\.safetensors", shard):
-                return f"which names {shard[:100]!r} as weights; they are read from .safetensors next to it only."
+                return f"which refers to {shard[:100]!r}; weights are read only from .safetensors files next to it."
     return names_elsewhere(content, file.name, os.listdir(file.parent))
 
 
@@ -81,13 +81,13 @@ def _find_module_problem(folder: Path, modules: Any) -> str:
         entry = module if isinstance(module, dict) else {}
         kind, path = str(entry.get("type")), Path(str(entry.get("path", "")))
         if path.is_absolute() or ".." in path.parts:
-            return f"which names {str(path)!r}; a model's folder names nothing outside of it."
+            return f"which refers to {str(path)!r}; files in a model's folder must not refer to paths outside it."
         if not kind.startswith("sentence_transformers."):
-            return f"which names the module {kind!r}, none of sentence_transformers. {NEVER_RUN}"
+            return f"which uses the module {kind!r} from outside sentence_transformers. {NEVER_RUN}"
         names = os.listdir(folder / path) if (folder / path).is_dir() else []
         other_weights = sorted(name for name in names if name.endswith(OTHER_WEIGHTS))
         if other_weights and not any(name.endswith(".safetensors") for name in names):
-            fix = "Load the model once where you trust it and save it with save_pretrained(folder)."
+            fix = "If you trust the model, load it once and save it with save_pretrained(folder)."
             return f"whose module {kind} has only {', '.join(other_weights)}; {_ONLY_SAFETENSORS} {fix}"
     return ""
 
@@ -98,14 +98,14 @@ def names_elsewhere(configuration: Any, name: str, files: Collection[str]) -> st
     ``files`` are the files in the same folder: an entry that they replace is harmless.
     """
     for key, value in _entries(configuration):
-        rule = _NAMES["elsewhere"].get(key, {"file": "", "own": (), "fix": "Name a part that its library has."})
+        rule = _NAMES["elsewhere"].get(key, {"file": "", "own": (), "fix": "Use a part that its library contains."})
         is_elsewhere = fnmatch(name, rule["file"]) and value and set(rule["own"]).isdisjoint(files)
         is_part = key in _NAMES["installed"] and name.endswith("config.json")
         texts = [value, *(text for _, text in _entries(value))]
         if is_elsewhere or (is_part and any(isinstance(text, str) and _PATH_SIGN.search(text) for text in texts)):
             return (
-                f"which names {json.dumps(value):.100} ({key}), another model that would be fetched or opened with it; "
-                f"a model's folder names nothing outside of it. {rule['fix']}"
+                f"which refers to {json.dumps(value):.100} ({key}), another model that would be downloaded or opened "
+                f"with it; files in a model's folder must not refer to other models. {rule['fix']}"
             )
     return ""
 
@@ -122,7 +122,7 @@ def _entries(content: Any) -> Iterator[tuple[str, Any]]:
             remaining += entry
 
 
-_ONLY_SAFETENSORS = "weights are read from .safetensors only, because other formats can run code when they are opened."
+_ONLY_SAFETENSORS = "weights are read only from .safetensors, because other formats can run code when they are opened."
 
 
 def not_safetensors(problem: str, fix: str) -> ParameterError:

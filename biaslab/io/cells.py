@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
-NARROWER = "With more annotators, give one row per image and annotator, with the columns annotator and label."
+NARROWER = "For many annotators, use one row per image and annotator, with the columns annotator and label."
 _MOST_BYTES = 1_000_000_000
 # A workbook is a zip file, and a few kilobytes may decompress to any size. Limits of decompressed bytes, in total and
 # per compressed byte, and of XML elements in parts other than sheets and their texts (such as styles).
@@ -46,7 +46,7 @@ def file_path(path: str | Path) -> Path:
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         if not files(path):
-            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}; put them there.")
+            raise InputError(f"{path} contains no file that ends in {', '.join(ENDINGS)}. Put the files there.")
         return path
     return file_setting(str(path), "The file")
 
@@ -83,8 +83,8 @@ def load(path: Path, usual_columns: Collection[str]) -> tuple[pd.DataFrame, dict
     for file, frame in zip(paths, frames, strict=True):
         if differing := sorted(set(map(str, frame)).symmetric_difference(map(str, frames[0]))):
             raise InputError(
-                f"{file} and {paths[0].name} do not have the same columns: only one has {differing[0]!r}. Give the "
-                "files of a folder the same columns; in long form they do not depend on the annotators."
+                f"{file} and {paths[0].name} do not have the same columns: only one has {differing[0]!r}. All files "
+                "in a folder need the same columns; in long form, columns do not depend on the annotators."
             )
     return pd.concat(frames, ignore_index=True), {k: v for _, left_out in tables for k, v in left_out.items()}
 
@@ -103,10 +103,10 @@ def _load_file(path: Path, usual_columns: Collection[str]) -> tuple[pd.DataFrame
         # Qualtrics exports have the text and the id of each question below its name.
         frame = frame[2:].reset_index(drop=True)
     if frame.empty:
-        raise InputError(f"{path} has a header but no rows.")
+        raise InputError(f"{path} has a header but no rows. Add rows.")
     for name, column in frame.items():
         if column.str.contains("\0", regex=False).any():
-            raise InputError(f"{path}: column {shorten(name)} holds null bytes; remove them.")
+            raise InputError(f"{path}: column {shorten(name)} contains null bytes; remove them.")
     names = _usual_names([*frame, *left_out], path, usual_columns)
     left_out = dict(zip(names[frame.shape[1] :], left_out.values(), strict=True))
     refuse_ignored_settings({name: kind for name, kind in left_out.items() if name in usual_columns}, path)
@@ -118,20 +118,22 @@ def _usual_names(columns: Sequence[str], path: Path, usual_columns: Collection[s
     for column in columns:
         name = plaintext.name(column)
         if not plaintext.is_printable(name):
-            raise InputError(f"{path} has a column {column!r}, whose name cannot be printed; rename it.")
+            raise InputError(f"{path} has a column {column!r}, whose name contains unprintable characters; rename it.")
         usual = name.lower().replace(" ", "_").replace("-", "_")
         names.append(usual if usual in usual_columns else name)
     duplicates = [name for name, n in Counter(names).items() if name and n > 1]
     if duplicates:
-        raise InputError(f"{path} has two columns named {duplicates[0]!r}; give each its own name.")
+        raise InputError(f"{path} has two columns named {duplicates[0]!r}; rename one.")
     return names
 
 
 def refuse_ignored_settings(left_out: dict[str, str], path: Path) -> None:
     """Raise InputError for the first required column that contains neither text nor numbers."""
     for name, kind in left_out.items():
-        fix = "Format the column as text and enter its values again, or rename them." if "a date" in kind else ""
-        raise InputError(f"{path}: column {shorten(name)} holds {kind}; only text and numbers are read. {fix}".strip())
+        fix = "Format the column as text and re-enter its values, or rename them." if "a date" in kind else ""
+        raise InputError(
+            f"{path}: column {shorten(name)} contains {kind}; only text and numbers are read. {fix}".strip()
+        )
 
 
 def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -149,7 +151,7 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
             fits = size <= max_bytes and sum(map(sizes.__getitem__, small_parts)) <= _MOST_STYLE_BYTES
             if not fits or sum(archive.read(name).count(b"<") for name in small_parts) > _MOST_ELEMENTS:
                 raise InputError(
-                    f"{path} unfolds to {size:,} bytes of cells and styles, too many for a workbook of its size; save "
+                    f"{path} unpacks to {size:,} bytes of cells and styles, too many for a workbook of its size; save "
                     "it as CSV."
                 )
         with warnings.catch_warnings(action="ignore"):
@@ -161,7 +163,7 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         raise InputError(f"{path} cannot be read as Excel: {shorten(error, 200)}; save it as CSV.") from None
     if len(sheets) != 1:
         contents = f"tables on the sheets {join_values(sheets)}" if sheets else "no cells"
-        raise InputError(f"{path} holds {contents}; leave one sheet with one table.")
+        raise InputError(f"{path} contains {contents}; keep one sheet with one table.")
     (rows,) = sheets.values()
     width = max(map(len, rows))
     frame = pd.DataFrame([[*map(_cell_text, row), *[""] * (width - len(row))] for row in rows], dtype=str)
@@ -170,7 +172,9 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     header, dates = list(frame.iloc[0]), dict[str, str]()
     for cell in itertools.chain.from_iterable(rows):
         if isinstance(cell.value, datetime.date):
-            text = f"a date in cell {cell.coordinate} ({cell.value:%Y-%m-%d}), as Excel reads a name like 1-2"
+            text = (
+                f"a date in cell {cell.coordinate} ({cell.value:%Y-%m-%d}; Excel converts names such as 1-2 to dates)"
+            )
             dates.setdefault(header[cell.column - 1], text)
     frame = frame[1:].set_axis(header, axis=1).reset_index(drop=True)
     return frame.loc[:, [name not in dates for name in header]], dates
@@ -196,14 +200,14 @@ def _sheets(path: Path, most_cells: int) -> dict[str, list[list[Any]]]:
             most_cells -= len(row) + 1
             if most_cells < 0:
                 raise InputError(
-                    f"{path}: on the sheet {shorten(sheet.title)}, a cell is far below or right of all others. Delete "
-                    "the rows and columns between, or save it as CSV."
+                    f"{path}: on the sheet {shorten(sheet.title)}, a cell is far below or to the right of all others. "
+                    "Delete the empty rows and columns before it, or save the file as CSV."
                 )
             for cell, formula in zip(row, row_formulas, strict=True):
                 if formula.data_type == "f" and cell.value is None:
                     raise InputError(
-                        f"{path}: cell {formula.coordinate} holds a formula without a value. Open and save the file in "
-                        "a spreadsheet program, or write the value in its place."
+                        f"{path}: cell {formula.coordinate} contains a formula without a value. Open and save the file "
+                        "in a spreadsheet program, or replace the formula with its value."
                     )
             while row and row[-1].value in (None, ""):
                 row.pop()
@@ -231,14 +235,14 @@ def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         shape = pq.read_metadata(path)
         delimited.check_width(shape.num_columns, path, NARROWER)
         if shape.num_rows * shape.num_columns > delimited.MAX_CELLS:
-            raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
+            raise InputError(f"{path} has {shape.num_rows:,} rows, too many for memory. Split or shorten the file.")
         unfolded = sum(shape.row_group(i).total_byte_size for i in range(shape.num_row_groups))
         if unfolded <= _MOST_BYTES:
             # A text in several rows is in memory once.
             table = pq.read_table(path, read_dictionary=shape.schema.to_arrow_schema().names)
             unfolded = sum(map(_text_bytes, table.columns))
         if unfolded > _MOST_BYTES:
-            raise InputError(f"{path} unfolds to {unfolded:,} bytes of text; at most {_MOST_BYTES:,} are read.")
+            raise InputError(f"{path} unpacks to {unfolded:,} bytes of text; the maximum is {_MOST_BYTES:,}.")
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {shorten(error, 200)}.") from None
     columns, left_out = {}, {}
@@ -287,8 +291,8 @@ def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.
         number = text[is_ambiguous].iloc[0]
         raise InputError(
             f"{path}: {column.name} is {number!r} in data row {describe_rows(is_ambiguous)}, which may be "
-            f"{re.sub('[,.]', '', number)} or {float(number.replace(',', '.')):g}; write it without a mark, or the "
-            "numbers of the column with a point before their decimals."
+            f"{re.sub('[,.]', '', number)} or {float(number.replace(',', '.')):g}. Write it without a separator, or "
+            "write all numbers in this column with a decimal point."
         )
     if by_comma and by_point:
         return text
@@ -358,9 +362,9 @@ def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categoric
     texts = pd.Series(unique, dtype=object).astype(str)
     cleaned = texts.map(plaintext.name)
     for mask, fix in (
-        (texts.str.strip().str.contains("\n"), "give a name of one line, look for a quote left open"),
+        (texts.str.strip().str.contains("\n"), "use a name of one line, and check for an unclosed quotation mark"),
         (~cleaned.map(plaintext.is_printable).astype(bool), "remove characters that cannot be printed"),
-        ((cleaned == "") & (not empty), "fill it in or leave the row out"),
+        ((cleaned == "") & (not empty), "fill in the cell or remove the row"),
     ):
         rows = pd.Series(mask.to_numpy(bool)[codes], index=column.index)
         refuse(rows, path, f"{column.name} is {{}}", fix, column)
@@ -368,7 +372,7 @@ def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categoric
     folded = distinct.str.casefold()
     if folded.duplicated().any():
         variants = distinct[folded == folded[folded.duplicated()].iloc[0]].map(shorten)
-        raise InputError(f"{path}: {column.name} is spelt {' and '.join(variants[:2])}; spell it one way.")
+        raise InputError(f"{path}: {column.name} is spelt {' and '.join(variants[:2])}; use one spelling.")
     return pd.Categorical(cleaned.to_numpy(object)[codes])
 
 

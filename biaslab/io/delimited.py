@@ -74,7 +74,9 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
         start = file.peek(4)[:4]
         encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
         if encoding == "utf-8" and start[:2].count(0) == 1:
-            raise InputError(f"{path} holds null bytes (UTF-16 without a mark, or no text): save as UTF-8.")
+            raise InputError(
+                f"{path} contains null bytes (it is UTF-16 without a byte order mark, or not text). Save it as UTF-8."
+            )
         text = io.TextIOWrapper(file, encoding, errors="strict" if strict else "replace", newline=ends)
         number = 0
         try:
@@ -82,7 +84,8 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
                 number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(("\n", "\r")):
                     raise InputError(
-                        f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; that is no such file."
+                        f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; check that it is a text "
+                        "file."
                     )
                 yield line
         except UnicodeError as error:
@@ -135,16 +138,16 @@ def rows(
                 width = len(row)
                 check_width(width, path, fix)
             if len(row) > width or (strict and len(row) < width):
-                hint = "" if len(row) > width else " A cell that is empty needs its separator, too."
+                hint = "" if len(row) > width else " Empty cells need separators, too."
                 raise InputError(
-                    f"{path} cannot be read as CSV: line {row_start} has {len(row)} cells and the first row has "
-                    f"{width}. Put a cell that contains a separator in quotation marks.{hint}"
+                    f"{path} cannot be read as CSV: line {row_start} has {len(row)} cells, but the first row has "
+                    f"{width}. Enclose cells that contain a separator in quotation marks.{hint}"
                 )
             yield [*row, *[""] * (width - len(row))]
     except csv.Error as error:
         raise InputError(
-            f"{path} cannot be read as CSV: in the row that begins in line {source.row_start}, {error}. Is a quotation "
-            "mark not closed, or not doubled within a cell?"
+            f"{path} cannot be read as CSV: in the row that begins in line {source.row_start}, {error}. Check for a "
+            "quotation mark that is not closed, or not doubled within a cell."
         ) from None
 
 
@@ -164,7 +167,7 @@ class _LineSource:
         self.number += 1
         self.n_characters += len(line)
         if self.n_characters > _LONGEST_ROW:
-            raise csv.Error(f"it is longer than {_LONGEST_ROW:,} characters")
+            raise csv.Error(f"there are more than {_LONGEST_ROW:,} characters")
         return line
 
     def peek(self) -> str:
@@ -241,13 +244,13 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
     row_iterator = rows(path, usual=usual, strict=True, fix=fix)
     header = next(row_iterator, None)
     if header is None:
-        raise InputError(f"{path} is empty; it needs a header and rows.")
+        raise InputError(f"{path} is empty; it must contain a header and rows.")
     pieces: list[list[Any]] = [[] for _ in header]
     n_left = MAX_CELLS // len(header)
     while piece := list(itertools.islice(row_iterator, _PIECE)):
         n_left -= len(piece)
         if n_left < 0:
-            raise InputError(f"{path} has more than {MAX_CELLS:,} cells, too many to hold. {fix}".rstrip())
+            raise InputError(f"{path} has more than {MAX_CELLS:,} cells, too many for memory. {fix}".rstrip())
         for column, cells in zip(pieces, zip(*piece, strict=True), strict=True):
             column.append(pa.array(cells, pa.large_string()))
     columns = [pa.chunked_array(column, pa.large_string()) for column in pieces]
@@ -258,6 +261,6 @@ def check_width(columns: int, source: object, fix: str = "") -> None:
     """Raise InputError if a user-supplied table has more than :data:`MAX_COLUMNS` columns."""
     if columns > MAX_COLUMNS:
         raise InputError(
-            f"{source} has {columns:,} columns; at most {MAX_COLUMNS:,} are read. Is it separated by another "
-            f"character than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
+            f"{source} has {columns:,} columns; the maximum is {MAX_COLUMNS:,}. Check the separator, and whether rows "
+            f"and columns are swapped. {fix or 'Keep only the columns that are needed.'}"
         )

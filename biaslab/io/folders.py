@@ -35,8 +35,8 @@ class Files(dict[str, Path]):
         if not self.links_out:
             return ""
         return (
-            f"{len(self.links_out):,} links that lead out of the folder are left out, such as {self.links_out[0]!a}. "
-            f"Put copies in their place (cp -rL), or set the environment variable {LINKS_VARIABLE}=1 to follow them."
+            f"Ignored links that lead out of the folder: {len(self.links_out):,}, such as {self.links_out[0]!a}. "
+            f"Replace them with copies (cp -rL), or set the environment variable {LINKS_VARIABLE}=1 to follow them."
         )
 
 
@@ -60,7 +60,9 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> Files:
         elif not path.name.lower().endswith(tuple(endings)):
             continue
         elif _NO_LINE.search(name):
-            raise InputError(f"{folder} holds {os.fsencode(name)!r}, which no table can name; rename it.")
+            raise InputError(
+                f"{folder} contains {os.fsencode(name)!r}, a file name that tables cannot contain; rename the file."
+            )
         else:
             by_name[name] = path
     result = Files(sorted(by_name.items()))
@@ -125,4 +127,4 @@ def _walk(folder: Path, deep: bool, roots: Sequence[Path]) -> Iterator[Path]:
             elif path.is_symlink():
                 broken_links.append(path.relative_to(folder).as_posix())
     if broken_links:
-        _log.warning("%s: %d links lead nowhere, such as %s.", folder, len(broken_links), ascii(broken_links[0]))
+        _log.warning("%s: broken links: %d, such as %s.", folder, len(broken_links), ascii(broken_links[0]))

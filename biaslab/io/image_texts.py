@@ -42,7 +42,7 @@ class ImageText:
     tool: str = ""
     """The tool that wrote the text; empty if no tool wrote one."""
     problem: str = ""
-    """Why the prompt is missing, such as ``"no positive prompt"`` or ``"node OllamaGenerate"``."""
+    """Why the prompt is missing, such as ``"no positive prompt"`` or ``"the unsupported node OllamaGenerate"``."""
 
 
 class _UnreadTextError(Exception):
@@ -84,12 +84,12 @@ def _read_one(name: str, text: str | None) -> ImageText:
         if text is None:
             raise _UnreadTextError(f"a text of more than {MAX_TEXT:,} bytes")
         if name in _FACTS["present"]:
-            raise _UnreadTextError("a workflow without what was executed")
+            raise _UnreadTextError("a workflow without the executed graph")
         return _result(*_tool_and_prompt(name, text, tool))
     except _UnreadTextError as error:
         return ImageText("", tool, str(error)) if tool else ImageText()
     except RecursionError:
-        return ImageText("", tool or "unknown tool", "a text that is nested too deep")
+        return ImageText("", tool or "unknown tool", "a too deeply nested text")
 
 
 def _result(tool: str, prompt: str) -> ImageText:
@@ -255,7 +255,7 @@ class _Graph:
         # Nodes of services take the prompt themselves.
         starts = starts or [inputs["prompt"] for _, inputs in nodes if "prompt" in inputs]
         if not starts:
-            raise _UnreadTextError("a graph without a sampler that is read")
+            raise _UnreadTextError("a graph without a supported sampler")
         prompts = {" ".join(self._text(start).split()) for start in starts}
         if len(prompts) > 1:
             raise _UnreadTextError("several prompts in one graph")
@@ -279,9 +279,9 @@ class _Graph:
             return link
         self._links += 1
         if self._links > _MAX_LINKS:
-            raise _UnreadTextError("links in a circle, or too many")
+            raise _UnreadTextError("circular or too many links")
         if not _is_link(link) or str(link[0]) not in self._nodes:
-            raise _UnreadTextError("a link that leads nowhere")
+            raise _UnreadTextError("a broken link")
         kind, inputs = self._nodes[str(link[0])]
         node_kind = kind.lower()
         if kind == "ConditioningZeroOut":
@@ -307,7 +307,7 @@ class _Graph:
         for name in names:
             if _is_link(inputs.get(name)) or (names is _NODES["texts"] and isinstance(inputs.get(name), str)):
                 return self._text(inputs[name], role)
-        raise _UnreadTextError(f"node {kind[:60]}")
+        raise _UnreadTextError(f"the unsupported node {kind[:60]}")
 
 
 def _start(kind: str, inputs: dict[str, Any]) -> Any:

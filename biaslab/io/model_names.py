@@ -73,14 +73,14 @@ def check(name: ModelName) -> None:
     names = [adapter.name for adapter in name.adapters]
     for adapter in name.adapters:
         if not adapter.name:
-            raise ParameterError(f"{name} names no LoRA after its '+'. Write NAME+LORA.")
+            raise ParameterError(f"{name} has no LoRA after its '+'. Write NAME+LORA.")
         if not 0 < abs(adapter.weight) <= _MAX_WEIGHT:
             raise ParameterError(
                 f"{name} gives {adapter.name} the weight {adapter.weight:g}; it must be between -{_MAX_WEIGHT} and "
-                f"{_MAX_WEIGHT}, and not 0. Leave a LoRA that is to have no part out of the name."
+                f"{_MAX_WEIGHT}, and not 0. To disable a LoRA, remove it from the name."
             )
         if names.count(adapter.name) > 1:
-            raise ParameterError(f"{name} names {adapter.name} twice; name it once, with its weight.")
+            raise ParameterError(f"{name} contains {adapter.name} twice; keep it once, with its weight.")
 
 
 def base(name: str) -> str:

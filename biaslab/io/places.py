@@ -45,14 +45,14 @@ def default_root() -> Path:
         return Path(root).expanduser()
     if old_root := os.environ.get(_OLD_VARIABLE, ""):
         raise ParameterError(
-            f"The environment variable {_OLD_VARIABLE} is now {ROOT_VARIABLE}: set {ROOT_VARIABLE}={old_root}, so that "
-            "nothing is bought or computed again."
+            f"The environment variable {_OLD_VARIABLE} is now called {ROOT_VARIABLE}. Set {ROOT_VARIABLE}={old_root}, "
+            "so that nothing is bought or computed again."
         )
     outputs = project_root() / "outputs"
     folder, earlier = outputs / _FOLDER, outputs / _OLD_FOLDER
     if earlier.is_dir() and not folder.exists():
         raise ParameterError(
-            f"The cache's folder is now {folder}, and {earlier} exists: rename it (mv {earlier} {folder}), so that "
-            "nothing is bought or computed again."
+            f"The folder of the cache is now {folder}, but the earlier folder {earlier} exists. Rename the earlier "
+            f"folder (mv {earlier} {folder}), so that nothing is bought or computed again."
         )
     return folder

@@ -17,13 +17,13 @@ def read(path: str | Path, *, most: int, error: type[BiaslabError] = InputError)
     try:
         return load(reading.text(path, "utf-8-sig", most=most))
     except FileNotFoundError:
-        raise error(f"There is no file {path}. Name one that exists, in YAML.") from None
+        raise error(f"There is no file {path}. Specify an existing YAML file.") from None
     except InputError as failure:
         raise error(str(failure)) from None
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)
         position = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise error(f"{path} cannot be used as YAML{position}: {problem(failure)}.") from None
+        raise error(f"{path} cannot be read as YAML{position}: {problem(failure)}.") from None
 
 
 def load(text: str) -> Any:
@@ -34,7 +34,7 @@ def load(text: str) -> Any:
         return yaml.load(text, Loader=_loader())
     except (ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         # Errors that PyYAML does not catch when it converts a text to a number, a date or a character.
-        raise yaml.YAMLError(f"a value does not fit its kind ({error!s:.100})") from None
+        raise yaml.YAMLError(f"a value is not valid for its type ({error!s:.100})") from None
 
 
 def problem(error: Exception) -> str:
@@ -57,7 +57,7 @@ def _loader() -> type:
             keys = set()
             for key, _ in node.value:
                 if isinstance(key.value, str) and key.value in keys and not key.tag.endswith(":merge"):
-                    problem = f"the key {key.value!r} is given twice"
+                    problem = f"the key {key.value!r} occurs twice"
                     raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
                 keys.add(str(key.value))
             return super().construct_mapping(node, deep)

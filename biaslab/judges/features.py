@@ -56,7 +56,7 @@ def find_network(name: str) -> str:
             # timm has the architecture, but may lack the weights.
             names = timm.list_pretrained(f"{name.partition('.')[0]}.*")
             if "." in name and name not in names:
-                raise ParameterError(f"timm lists no weights {name!r}. {name_help(name, names)}")
+                raise ParameterError(f"timm has no weights named {name!r}. {name_help(name, names)}")
             config = timm.get_pretrained_cfg(name, allow_unregistered=False)
             if config is not None and config.hf_hub_id:
                 return config.hf_hub_id
@@ -76,8 +76,8 @@ class FeaturesJudge(HubJudge):
         files = model_files.look_up(self.name, self.kind, find_network(self.name))
         if "config.json" not in files.files and not hub.find_plugin(self.name, self.kind):
             raise ParameterError(
-                f"{files.name} holds no config.json; give a folder that timm or transformers saved, or a name "
-                "that timm lists, such as vit_small_patch16_224.dino."
+                f"{files.name} contains no config.json; specify a folder saved by timm or transformers, or a name "
+                "in timm's list, such as vit_small_patch16_224.dino."
             )
         return [files.with_weights()]
 
@@ -101,7 +101,7 @@ class FeaturesJudge(HubJudge):
         Raises InputError where there is no image, or a number is not finite.
         """
         if not len(images):
-            raise InputError("There is no image to take features of.")
+            raise InputError("There is no image to compute features of.")
         network, device = self.model, model_loading.device(self.options.device)
         encode = network.places if self.places else network.vectors
         # The network's input may be larger than the images.
@@ -147,8 +147,8 @@ class _TransformersEncoder:
         kind = getattr(transformers, str((config.get("architectures") or [""])[0]), None)
         if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
             raise ParameterError(
-                f"{folder} names the model {config.get('architectures')}, which transformers does not have; give a "
-                "detector or segmenter of its own classes."
+                f"{folder} is a model of the class {config.get('architectures')}, which transformers does not contain; "
+                "specify a model whose class transformers contains."
             )
         base = model_loading.pretrained(kind, folder)[0].base_model
         # A detector's backbone is one level down, next to the box head; in some releases, two levels.
@@ -190,21 +190,22 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
     path = Path(path).expanduser()
     if not path.is_file():
         raise ParameterError(
-            f"There is no file {path} of Inception's weights. torch-fidelity's releases have one that is named "
-            "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception_file empty."
+            f"There is no file {path} with the weights of Inception-v3. Download "
+            "weights-inception-2015-12-05-6726825d.pth from the releases of torch-fidelity, or leave "
+            "dalleval.inception_file empty."
         )
     digest = reading.file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_EXPECTED_DIGEST):
         _log.warning(
-            "%s is not the file that FID is computed with (SHA-256 %s…): values are not comparable.",
+            "%s is not the file with which FID is usually computed (SHA-256 %s…), so values are not comparable.",
             path,
             _EXPECTED_DIGEST,
         )
     match = _DIGEST.search(path.name)
     if match and not digest.startswith(match[1]):
         raise ParameterError(
-            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {match[1]}: it is another "
-            "file, or incomplete. Download it again."
+            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {match[1]}, so it is "
+            "another file, or incomplete. Download it again."
         )
     return digest
 
@@ -240,8 +241,8 @@ class InceptionJudge(FileJudge):
         # Other files raise nearly any exception; torch's own message advises to read them without the check.
         except Exception as error:
             raise ParameterError(
-                f"{self.path} cannot be read as tensors alone ({type(error).__name__}): it is no file of weights, or "
-                "it holds more, which could be run."
+                f"{self.path} cannot be read as tensors only ({type(error).__name__}): it is not a file of weights, or "
+                "it contains code, which is never run. Download it again."
             ) from None
         from torchmetrics.image.fid import FrechetInceptionDistance
 
@@ -259,7 +260,7 @@ class InceptionJudge(FileJudge):
         import torch
 
         if not len(images):
-            raise InputError("There is no image to take features of.")
+            raise InputError("There is no image to compute features of.")
         device = model_loading.device(self.options.device)
         # A GPU takes larger batches; each image is enlarged to 299 pixels per side.
         batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)

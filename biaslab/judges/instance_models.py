@@ -107,7 +107,9 @@ def regions(
     instances, (height, width) = [], classes.shape
     for k in np.unique(classes).tolist():
         if k not in labels:
-            raise ParameterError(f"The segmenter predicts class {k}, which its id2label does not name.")
+            raise ParameterError(
+                f"The segmenter predicts class {k}, which is missing from its id2label. Choose another."
+            )
         if labels[k] == BACKGROUND:
             continue
         parts, n = ndimage.label(classes == k, structure=np.ones((3, 3)))
@@ -165,8 +167,8 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
         return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
-            f"The tagger {name} scores given labels; set triplets.object_vocabulary_file to a file with the names of "
-            "objects, one per line, or choose Florence-2, which needs none."
+            f"The tagger {name} needs a vocabulary. Set triplets.object_vocabulary_file to a file with one object name "
+            "per line, or choose Florence-2, which needs no vocabulary."
         )
     return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 
@@ -255,7 +257,7 @@ class _Boxes(TransformersModel):
         for tag, length in zip(tags, map(len, token_lists["input_ids"]), strict=True):
             if length + 2 > TOKENS:
                 raise ParameterError(
-                    f"The tag {tag[:80]!r} has {length} tokens; {self.name} reads {TOKENS} at a time. Shorten it in "
+                    f"The tag {tag[:80]!r} has {length} tokens; {self.name} reads at most {TOKENS}. Shorten it in "
                     "the vocabulary."
                 )
             if n_tokens + length > TOKENS:

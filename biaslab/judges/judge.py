@@ -217,7 +217,7 @@ class FileJudge(Judge):
         """Return nothing, as the file is not downloaded. Raises ParameterError where it is missing."""
         if not type(self).is_available(self.path):
             raise ParameterError(
-                f"There is no file {self.path}; it was named as {self.name!r} in the settings. {self.where}".strip()
+                f"There is no file {self.path}, which the settings specify as {self.name!r}. {self.where}".strip()
             )
         return []
 

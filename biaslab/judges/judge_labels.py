@@ -28,13 +28,13 @@ image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people p
 ``reason`` has the error); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
 :data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
 ADVICE = {
-    "no_face": "If the images show faces, name another detector (judging.faces), or a judge that needs none, such as "
+    "no_face": "If the images show faces, use another detector (judging.faces), or a judge that needs none, such as "
     "judging.gender=endpoint:NAME.",
-    "several_faces": "Set custom.all_faces=true to judge each face of your own images.",
+    "several_faces": "Set custom.all_faces=true to judge each face in your own images.",
     "face_too_small": "Lower judging.min_face_size to judge smaller faces.",
-    "uncertain": "Lower judging.threshold, or name another gender judge (judging.gender).",
+    "uncertain": "Lower judging.threshold, or use another gender judge (judging.gender).",
     "unreadable": "Replace files that cannot be read, or convert them to PNG or JPEG.",
-    "unannotated": "Annotate these images (biaslab annotate), or name a judge of images (judging.gender).",
+    "unannotated": "Annotate these images (biaslab annotate), or use a model as judge (judging.gender).",
 }
 """How to get people with a status judged, for those statuses that a setting or an input changes."""
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))

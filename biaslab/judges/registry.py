@@ -96,8 +96,8 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
             f"{prefix}NAME" if prefix.endswith(":") else repr(prefix) for prefix in role.judges if prefix
         )
         raise ParameterError(
-            f"{setting} is {name!r}, but no judge of that kind {role.does}: give {allowed or repr(role.example)}, or "
-            f"a name such as {role.example!r}.{f' Did you mean {match!r}?' if match else ''}"
+            f"{setting} is {name!r}, but no judge of this kind {role.does}. Use {allowed or repr(role.example)}, or a "
+            f"name such as {role.example!r}.{f' Did you mean {match!r}?' if match else ''}"
         )
     return role.judges[""](name, options)
 
@@ -112,8 +112,8 @@ def missing_judges(settings: Sequence[str], image_domain: str, owner: str) -> Mi
         role = JUDGES[setting]
         example = f", such as {role.example!r}" if role.example and image_domain == hub.PHOTOGRAPHS else ""
         texts.append(
-            f"{setting} is empty, but {image_domain} of {owner} are to be classified: name a model that {role.does} "
-            f"for these{example}."
+            f"{setting} is empty, but {image_domain} of {owner} need a model that {role.does}. Set it to a model for "
+            f"{image_domain}{example}."
         )
     return MissingInputError(" ".join(texts), settings)
 
@@ -132,7 +132,7 @@ def check_domain(judge: Judge, setting: str, image_domain: str, owner: str) -> N
     raise ParameterError(
         f"{setting} is {judge.name!r}, a model for {domain}, but the images of {owner} are {image_domain}, so "
         f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are "
-        f"{domain}, declare it: for a model by generation.image_domain={domain}, for a folder by a file "
+        f"{domain}, declare this: for a model with generation.image_domain={domain}, for a folder with a file "
         f"{hub.DOMAIN_FILE} in it."
     )
 

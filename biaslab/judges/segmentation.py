@@ -34,7 +34,7 @@ _INSTANCES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
 _STATUSES = ("image_id", "status", "reason")
 _MOST_PIXELS = 2**26
-_HELP = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
+_HELP = f"Instances need image_id, object, score, {', '.join(BOX)}, and for masks rle, height and width."
 
 
 class Instances(NamedTuple):
@@ -88,8 +88,8 @@ class GroundedJudge(InstanceJudge):
         if len(names) != len(PARTS) or not all(names):
             example = self.prefix + "+".join(hub.HUB[kind][0] for kind in PARTS)
             raise ParameterError(
-                f"triplets.objects is {self.name!r}; give {self.prefix}TAGGER+DETECTOR+SEGMENTER, such as {example}, "
-                f"the last of them {NONE!r} for boxes alone."
+                f"triplets.objects is {self.name!r}; use {self.prefix}TAGGER+DETECTOR+SEGMENTER, such as {example}. "
+                f"For boxes without masks, SEGMENTER is {NONE!r}."
             )
         return names[0], names[1], names[2]
 
@@ -103,7 +103,9 @@ class GroundedJudge(InstanceJudge):
         """The images for which all parts are suitable. Raises ParameterError where the parts differ."""
         domains = {part.domain for part in self._judges} - {hub.ANY}
         if len(domains) > 1:
-            raise ParameterError(f"{self.name} combines models for drawings and for photographs. Use one domain.")
+            raise ParameterError(
+                f"{self.name} combines models for drawings and for photographs. Use models for one domain."
+            )
         return next(iter(domains), hub.ANY)
 
     def files(self) -> list[ModelFiles]:
@@ -143,7 +145,7 @@ class InstanceFile(FileJudge):
         """Return the SHA-256 of the file; InputError where it is missing."""
         if not self.path.is_file():
             raise InputError(
-                f"triplets.objects is {self.name!r}, and there is no such file; give a CSV or Parquet file."
+                f"triplets.objects is {self.name!r}, but there is no such file. Specify a CSV or Parquet file."
             )
         return super().digest()
 
@@ -241,11 +243,11 @@ def words(path: str) -> tuple[str, ...]:
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
-        raise InputError(f"The vocabulary {path!r} is not there; give a text file with one object per line.")
+        raise InputError(f"The vocabulary {path!r} does not exist; specify a text file with one object per line.")
     lines = delimited.lines(file, ends="", strict=True)
     objects = tuple(dict.fromkeys(casefold_name(line) for line in lines if line.strip()))
     if not objects:
-        raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
+        raise InputError(f"The vocabulary {path!r} contains no word; write the name of an object on each line.")
     return objects
 
 
@@ -279,8 +281,8 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     table["image_id"] = cells.image_ids(table["image_id"], ids or ())
     if ids is not None:
         is_unknown = ~table["image_id"].isin(set(ids))
-        problem = f"image {{}} is none of the {len(ids):,} images of this run"
-        fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
+        problem = f"image {{}} is not one of the {len(ids):,} images of this run"
+        fix = f"remove its rows; an example of an id is {ids[0] if ids else ''!r}"
         cells.refuse(is_unknown, path, problem, fix, table["image_id"])
     table["object"] = table["object"].map(casefold_name)
     if not has_masks:
@@ -288,21 +290,21 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     table["rle"] = cells.image_ids(table["rle"])
     instances = table[table["object"] != ""].copy()
     is_unnamed = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
-    fix = "name it, or leave the row to image_id"
+    fix = "enter the object, or leave all cells but image_id empty"
     cells.refuse(is_unnamed, path, "object is empty, but the row has a score or a box", fix)
     for column in ("score", *BOX):
         values = cells.numbers(instances[column], path)
         is_invalid = ~((values >= 0) & (values <= 1))
-        fix = "give 0 to 1" + (", pixels over the image's width or height" if column in BOX else "")
+        fix = "enter a number from 0 to 1" + (", a fraction of the image's width or height" if column in BOX else "")
         cells.refuse(is_invalid, path, f"{column} is {{}}", fix, instances[column])
         instances[column] = values
     for low, high in (BOX[::2], BOX[1::2]):
-        problem, fix = f"{low} is {{}}, not below {high}", f"give {low} below {high}"
+        problem, fix = f"{low} is {{}}, which is not below {high}", f"correct {low} or {high}"
         cells.refuse(instances[low] >= instances[high], path, problem, fix, instances[low])
     _check_masks(instances, path)
     is_duplicate = instances.duplicated(["image_id", "object", *BOX, "rle"])
     if is_duplicate.any():
-        _log.warning("%s: %d instances are duplicates and count once.", path, int(is_duplicate.sum()))
+        _log.warning("%s: duplicate instances that are ignored: %d.", path, int(is_duplicate.sum()))
     instances = instances[~is_duplicate].sort_values("score", ascending=False, kind="stable")
     ids = list(dict.fromkeys(table["image_id"])) if ids is None else ids
     place = {image_id: k for k, image_id in enumerate(ids)}
@@ -320,15 +322,19 @@ def _check_masks(instances: pd.DataFrame, path: Path) -> None:
         sizes = cells.numbers(instances[side], path, whole=True)
         is_invalid = has_mask & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
         cells.refuse(
-            is_invalid, path, f"{side} is {{}} in a row with a mask", "give pixels of the mask", instances[side]
+            is_invalid,
+            path,
+            f"{side} is {{}} in a row with a mask",
+            "enter the size of the mask in pixels",
+            instances[side],
         )
         instances[side] = sizes
     masks = instances[has_mask]
     first_sizes = masks.groupby("image_id")[["height", "width"]].transform("first")
     differs = (masks[["height", "width"]] != first_sizes).any(axis=1)
-    problem = "a mask of image {} is of another size than the first"
-    cells.refuse(differs, path, problem, "give all masks of an image in its size", masks["image_id"])
+    problem = "a mask of image {} differs in size from the first"
+    cells.refuse(differs, path, problem, "all masks of an image must have its size", masks["image_id"])
     problems = [check_runs(r.rle, int(r.height), int(r.width)) for r in masks.itertuples()]
     is_invalid = pd.Series(problems, index=masks.index, dtype=object) != ""
     problem = next(filter(None, problems), "")
-    cells.refuse(is_invalid, path, f"rle does not fit: {problem}", "encode the mask again")
+    cells.refuse(is_invalid, path, f"rle is not valid: {problem}", "encode the mask again")

@@ -24,14 +24,16 @@ class Thresholds(Group):
         le=1,
     )
     box: float = field(0.25, "Minimum score of a box from an open-vocabulary detector.", ge=0, le=1)
-    text: float = field(0.2, "Minimum score of a tag's tokens for Grounding DINO to label a box with it.", ge=0, le=1)
+    text: float = field(
+        0.2, "Minimum score of a tag's tokens for Grounding DINO to label a box with this tag.", ge=0, le=1
+    )
     area: float = field(
         0.002, "Minimum share of the image's area that a connected region of a semantic segmenter covers.", ge=0, le=1
     )
     stuff: Texts = field(
         (),
-        "Segmenter labels counted as one object for each image, such as wall, in addition to the `stuff` labels in "
-        "its configuration.",
+        "Segmenter labels, such as wall, that count as one object per image, in addition to the `stuff` labels in the "
+        "segmenter's configuration.",
     )
 
 
@@ -41,19 +43,19 @@ class JudgeSettings(Group):
     faces: NameOrPath = field(
         "",
         "Face detector: `yunet` (photographs), a transformers object detector with the label `face`, or "
-        "`mediapipe:FILE`. With `whole image`, no face is detected and every image is included.",
+        "`mediapipe:FILE`. With `whole image`, no faces are detected, and every image is included.",
     )
     gender: NameOrPath = field(
         "",
         "Classifier of perceived gender: an open_clip model (folder, hub name or `ARCHITECTURE:TAG`), `dlib` "
-        "(photographs), `fairface:FILE`, `annotations:FILE` (people's labels, without face detection), "
+        "(photographs), `fairface:FILE`, `annotations:FILE` (human labels, without face detection), "
         "`endpoint:NAME` (see `vision`), `vqa:NAME`, `classifier:NAME` (a transformers image classifier) or "
         "`plugin:NAME`.",
     )
     extra_judges: Annotated[Texts, Place()] = field(
         (),
         "Additional judges, whose agreement with `judging.gender` is reported: `fairface:FILE`, `vqa:NAME`, "
-        "`endpoint:NAME`, `annotations:FILE`.",
+        "`endpoint:NAME` or `annotations:FILE`.",
     )
     annotations: NameOrPath = field(
         "",
@@ -62,18 +64,19 @@ class JudgeSettings(Group):
     )
     skin_tone: Annotated[str, Place(words=(PIXELS, NOT_READ))] = field(
         "",
-        "Skin-tone estimator: `pixels` (color of the face), `none`, `endpoint:NAME`, `annotations:FILE` (answers to "
-        "the question `skin tone`) or `plugin:NAME`. Empty is "
-        "`pixels` for drawings and `none` for photographs, where `pixels` labels most light skin medium.",
+        "Skin-tone estimator: `pixels` (colour of the face), `none`, `endpoint:NAME`, `annotations:FILE` (answers to "
+        "the question `skin tone`) or `plugin:NAME`. Empty uses `pixels` for drawings and `none` for photographs, in "
+        "which `pixels` labels most light skin as medium.",
     )
     questions_file: Folder = field(
         "",
         "YAML file with your own closed questions about people or images: a list of `name`, `question`, `answers` "
-        "(`unclear` is added) and optional `of` (`person` or `image`).",
+        "(`unclear` is added) and, optionally, `of` (`person` or `image`).",
     )
     question_model: NameOrPath = field(
         "",
-        "Vision model that answers `judging.questions_file`: `endpoint:NAME` or `vqa:NAME`; empty is `judging.gender`.",
+        "Vision model that answers `judging.questions_file`: `endpoint:NAME` or `vqa:NAME`; empty uses "
+        "`judging.gender`.",
     )
     class_prompts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
         field(
@@ -83,7 +86,12 @@ class JudgeSettings(Group):
     threshold: float = field(
         0.9, "Minimum probability for a gender label; below it, a person is unclassified (paper: 0.9).", ge=0.5, le=1
     )
-    min_face_size: float = field(0.1, "Minimum share of the image's width and height that a face covers.", ge=0, le=1)
+    min_face_size: float = field(
+        0.1,
+        "Minimum share of the image's height, and of its width per requested person, that a face must cover.",
+        ge=0,
+        le=1,
+    )
     min_face_score: float | None = field(
         None,
         "Minimum score of a detected face; null is the detector's default (0.6 for `yunet`, 0.5 for others).",
@@ -91,7 +99,9 @@ class JudgeSettings(Group):
         le=1,
     )
     dtype: Literal[DTYPES] = field("auto", "Precision of the gender classifier's image encoder.")
-    batch_size: Integer = field(0, "Images per batch; 0 selects it. Results differ by rounding only.", "images", ge=0)
+    batch_size: Integer = field(
+        0, "Images per batch; 0 selects the number. Results differ only by rounding.", "images", ge=0
+    )
 
     @property
     def is_compared(self) -> bool:
@@ -104,37 +114,37 @@ class JudgeSettings(Group):
         for setting, name in settings:
             prefix = f"{name.partition(':')[0]}:"
             if new := old_names.replacement("values", prefix):
-                raise ParameterError(f"{setting}: {name} is now {new}{name.removeprefix(prefix)}: rename it.")
+                raise ParameterError(f"{setting}: {name} is now {new}{name.removeprefix(prefix)}; rename it.")
         return self
 
     @model_validator(mode="after")
     def _two_texts(self) -> Self:
         if len(self.class_prompts) != 2 or not all(t.strip() for t in self.class_prompts):
             raise ParameterError(
-                f"class_prompts is {self.class_prompts!r}; give two texts, for perceived as male and as female: "
-                f"{GENDER_TEXTS}."
+                f"class_prompts is {self.class_prompts!r}; set it to two prompts, for perceived as male and perceived "
+                f"as female, such as {GENDER_TEXTS}."
             )
         return self
 
 
 class VisionSettings(Group):
-    """Vision models behind an OpenAI-compatible endpoint: `endpoint:NAME` in settings that name judges."""
+    """Vision models behind an OpenAI-compatible endpoint, which settings for judges select as `endpoint:NAME`."""
 
-    url: Url = field("", "Base URL of the vision endpoint; empty is `endpoint.url`.", secret=True)
+    url: Url = field("", "Base URL of the vision endpoint; empty uses `endpoint.url`.", secret=True)
     api_key_env: Variable = field(
-        "", "Environment variable that holds its API key; empty is `endpoint.api_key_env`.", secret=True
+        "", "Environment variable with the API key for this endpoint; empty uses `endpoint.api_key_env`.", secret=True
     )
     price: float | None = field(
         None,
-        "Price of one question, in the currency of `vision.cost_limit`. 0 is free; null is unknown, and no question "
-        "is sent.",
+        "Price of one question, in the currency of `vision.cost_limit`. 0 means free; null means unknown, and no "
+        "question is sent.",
         ge=0,
     )
     cost_limit: float = field(
-        0.0, "Maximum cost of questions to one model, summed over all runs that share the cache.", ge=0
+        0.0, "Maximum total cost of questions to one model in all runs that share the cache.", ge=0
     )
     temperature: float | None = field(
-        0.0, "Sampling temperature of the answers; null leaves it to the endpoint.", ge=0, le=2
+        0.0, "Sampling temperature of the answers; null uses the endpoint's default.", ge=0, le=2
     )
     max_side: Integer = field(
         512, "Longest side of images sent to the model; larger images are scaled down.", "pixels", ge=32
@@ -144,6 +154,6 @@ class VisionSettings(Group):
     )
     person_view: Literal["crop", "position"] = field(
         "crop",
-        "View of a person sent to the model: `crop` around the detected face, or `position`, the whole image with a "
-        "phrase such as `on the left`, without face detection.",
+        "How a person is shown to the model: `crop`, a crop around the detected face, or `position`, the whole image "
+        "with a phrase such as `on the left`, without face detection.",
     )

@@ -86,12 +86,13 @@ class VisionJudge(Judge):
         price, limit = self.endpoint.price, self.endpoint.cost_limit
         if price is None:
             raise ParameterError(
-                f"The price of a question to {self.argument!r} is unknown: set vision.price (0 if it is free) "
+                f"The price of a question to {self.argument!r} is unknown. Set vision.price (0 if questions are free) "
                 "and vision.cost_limit."
             )
         if price > limit:
             raise ParameterError(
-                f"vision.cost_limit is {limit:g}, and one question costs {price:g}: set it to what may be spent."
+                f"vision.cost_limit is {limit:g}, but one question costs {price:g}. Set vision.cost_limit to the "
+                "maximum amount to spend."
             )
 
     def digest(self) -> str:
@@ -176,8 +177,8 @@ class VisionJudge(Judge):
         failures = failures if len(failures) >= _MIN_FAILURES and 2 * len(failures) > len(answers) else []
         if failures := [answer for answer in answers if answer.outcome == "unavailable"] or failures:
             raise RunError(
-                f"{self.argument} has no answer to {len(failures)} of {len(answers)} questions ({failures[0].detail}). "
-                "The other answers are cached; fix the cause and run again."
+                f"{self.argument} did not answer {len(failures)} of {len(answers)} questions ({failures[0].detail}). "
+                "The other answers are cached. Fix the cause, and run again."
             )
         return [_read_reply(answer, form) for answer in answers]
 

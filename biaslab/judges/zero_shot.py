@@ -174,8 +174,8 @@ def look_up(name: str) -> ModelFiles:
     files = model_files.look_up(name, "clip")
     if _CONFIG not in files.files:
         raise ParameterError(
-            f"{files.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
-            "converted first."
+            f"{files.name} contains no {_CONFIG}, so it is not an open_clip model. CLIP models saved by transformers "
+            "must be converted first."
         )
     # Reading it checks that it names no other model to download.
     files.json(_CONFIG)
@@ -183,7 +183,9 @@ def look_up(name: str) -> ModelFiles:
     paths = [path for path in files.matching(patterns) if "/" not in path]
     preferred_paths = [path for path in _WEIGHT_NAMES if path in paths]
     if not preferred_paths and len(paths) > 1:
-        raise ParameterError(f"{files.name} holds {', '.join(sorted(paths)[:3])}; keep only the file of its weights.")
+        raise ParameterError(
+            f"{files.name} contains {', '.join(sorted(paths)[:3])}; keep only one file, with its weights."
+        )
     return files.with_weights([*preferred_paths, *paths][:1] or patterns)
 
 
@@ -204,8 +206,8 @@ def _load_parts(name: str) -> tuple[dict, Path, Path | None, dict]:
     text = config["model_cfg"]["text_cfg"]
     if unknown := set(text.get("tokenizer_kwargs") or ()).difference(_TOKENIZER_OPTIONS):
         raise ParameterError(
-            f"{name}: {_CONFIG} gives its tokenizer {min(unknown)!r}, which may open files elsewhere; allowed are "
-            f"{', '.join(_TOKENIZER_OPTIONS)}. Take this entry out."
+            f"{name}: {_CONFIG} passes {min(unknown)!r} to its tokenizer, which could open other files; allowed are "
+            f"{', '.join(_TOKENIZER_OPTIONS)}. Remove this entry."
         )
     if text.get("hf_model_name"):
         text["hf_model_name"] = str(folder.absolute())
@@ -240,12 +242,12 @@ def _find_pretrained(name: str) -> tuple[ModelFiles, dict] | None:
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag not in tags:
         raise ParameterError(
-            f"{architecture} has no weights {tag!r}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
+            f"{architecture} has no weights {tag!r}; specify both, as in {architecture}:{(tags or ['TAG'])[0]}. "
             f"{name_help(tag, tags)}"
         )
     settings, repository = open_clip.get_pretrained_cfg(architecture, tag), huggingface.repository_of_tag(name)
     if not repository:
-        problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
+        problem, fix = f"The weights of {name} are in another format", "Choose weights in safetensors format."
         raise safety.not_safetensors(problem, fix)
     files = model_files.look_up(name, "clip", repository)
     huggingface.digest_of_tag(name)
@@ -260,7 +262,7 @@ def _find_pretrained(name: str) -> tuple[ModelFiles, dict] | None:
     files = files.with_weights([safetensors], safety.CONFIGURATIONS if other_repository else ())
     if text.get("hf_model_name") or (other_repository and set(safety.TOKENIZERS).isdisjoint(files.files)):
         raise ParameterError(
-            f"{name} takes its words from {other_repository}, and not from {repository}, where its weights are. Choose "
-            "a model that is whole."
+            f"{name} uses the tokenizer of {other_repository}, but its weights are in {repository}. Choose a model "
+            "with its own tokenizer."
         )
     return files, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

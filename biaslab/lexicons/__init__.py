@@ -60,10 +60,10 @@ def fill(template: str, occupation: str) -> str:
     """
     if _SLOT not in template:
         raise ParameterError(
-            f"The template {template!r} has no {_SLOT}; write for example 'A photo of {_WITH_ARTICLE}'."
+            f"The template {template!r} has no {_SLOT}; write, for example, 'A photo of {_WITH_ARTICLE}'."
         )
     if not occupation.strip():
-        raise ParameterError(f"The occupation for the template {template!r} is empty; give a word or phrase.")
+        raise ParameterError(f"The occupation for the template {template!r} is empty; it must be a word or phrase.")
     occupation = occupation.strip()
     phrase = f"{article(occupation)} {occupation}"
     if template.startswith(_WITH_ARTICLE):

@@ -123,7 +123,9 @@ def cohen_kappa(
     a, b, clusters = align(a=a, b=b, clusters=clusters)
     codes_a, codes_b = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if codes_a.shape != codes_b.shape:
-        raise InputError(f"a {codes_a.shape} and b {codes_b.shape} must label the same items.")
+        raise InputError(
+            f"a and b have the shapes {codes_a.shape} and {codes_b.shape}; both must label the same items."
+        )
     codes = np.stack([codes_a, codes_b], axis=1)
     n_annotators = int((codes >= 0).any(axis=0).sum())
     has_both = (codes >= 0).all(axis=1)
@@ -141,12 +143,12 @@ def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
         shape = "(items, annotators)" if ndim == 2 else "(items,)"
-        raise InputError(f"Labels must have the shape {shape}; got {array.shape}.")
+        raise InputError(f"Labels have the shape {array.shape}; it must be {shape}.")
     codes = label_codes(array, labels)
     is_known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
     if not is_known.all():
         value = array[~is_known].flat[0]
-        raise InputError(f"A label is {value!r}. {name_help(str(value), labels)} Missing is None, NaN or ''.")
+        raise InputError(f"A label is {value!r}. {name_help(str(value), labels)} Missing labels are None, NaN or ''.")
     return codes
 
 

@@ -75,10 +75,10 @@ def caption_scores(
     groups = np.arange(n) if groups is None else np.asarray(groups)
     lacking = [k for k, texts in enumerate(references) if not len(texts)]
     if not n or {len(references), len(groups)} != {n} or lacking:
-        note = f"; image {lacking[0]} has none" if lacking else ""
+        note = f" (image {lacking[0]} has none)" if lacking else ""
         raise InputError(
-            f"There are {n} captions, references of {len(references)} images{note}, and groups of {len(groups)}; give "
-            "one caption and at least one reference for each image, and at least one image."
+            f"There are {n} captions, references for {len(references)} images{note}, and groups for {len(groups)} "
+            "images. Pass at least one image, and for each image one caption and at least one reference."
         )
     caption_words = {k: [split_words(text)] for k, text in enumerate(captions)}
     reference_words = {k: [split_words(text) for text in texts] for k, texts in enumerate(references)}

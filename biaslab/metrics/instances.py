@@ -36,7 +36,7 @@ def _runs(rle: str) -> list[int]:
     for c in rle:
         code = ord(c) - 48
         if not 0 <= code < 64:
-            raise ValueError("it holds characters that COCO's run lengths do not have")
+            raise ValueError("it contains characters that do not occur in COCO's run lengths")
         value |= (code & 31) << shift
         shift += 5
         if shift > 60:
@@ -47,10 +47,10 @@ def _runs(rle: str) -> list[int]:
             run = value - (1 << shift) if code & 16 else value
             runs.append(run + (runs[-2] if len(runs) > 2 else 0))
             if runs[-1] < 0:
-                raise ValueError("a run is below 0")
+                raise ValueError("a run is negative")
             value = shift = 0
     if shift:
-        raise ValueError("it ends within a run")
+        raise ValueError("it ends in the middle of a run")
     return runs
 
 
@@ -60,7 +60,7 @@ def check_runs(rle: str, height: int, width: int) -> str:
         pixels = sum(_runs(rle))
     except ValueError as error:
         return str(error)
-    return "" if pixels == height * width else f"its runs are of {pixels} pixels, not of {height} x {width}"
+    return "" if pixels == height * width else f"its runs cover {pixels} pixels, not {height} x {width}"
 
 
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
@@ -74,8 +74,8 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
     sizes = {*stated_sizes.itertuples(index=False, name=None), *([(height, width)] if height else [])}
     if len(sizes) != 1:
         raise InputError(
-            f"Masks are of the sizes {sorted(sizes) or 'unknown'}; give instances of one image, and its height and "
-            "width where these are unknown."
+            f"The sizes of masks are {sorted(sizes) or 'unknown'}; pass instances of one image, and its height and "
+            "width if they are unknown."
         )
     ((height, width),) = sizes
     out = np.zeros((len(instances), height, width), bool)
@@ -186,7 +186,7 @@ def _pair(maps: ArrayLike, truth: ArrayLike, kinds: str = "biuf") -> tuple[np.nd
     is_valid = maps.dtype.kind in kinds and truth.dtype == bool
     if maps.shape != truth.shape or maps.ndim != 3 or not is_valid:
         raise InputError(
-            f"The masks are {maps.dtype} {maps.shape} and {truth.dtype} {truth.shape}; give (masks, height, width) "
-            "of one shape, the truth as bool."
+            f"The masks are {maps.dtype} {maps.shape} and {truth.dtype} {truth.shape}; pass two arrays of the same "
+            "shape (masks, height, width), with the ground truth as bool."
         )
     return maps, truth

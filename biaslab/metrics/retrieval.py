@@ -30,13 +30,15 @@ def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np
     if similarity.dtype != np.float32:
         similarity = np.asarray(similarity, float)
     if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
-        raise InputError(f"similarity has the shape {similarity.shape}; give one row an image, one column its caption.")
+        raise InputError(
+            f"similarity has the shape {similarity.shape}; it needs one row per image and one column per caption."
+        )
     if not np.isfinite(similarity).all():
-        raise InputError("similarity has values that are not finite; leave out images without an embedding.")
+        raise InputError("similarity contains values that are not finite; remove images without an embedding.")
     n = len(similarity)
     if not 1 <= distractors < n:
         raise InputError(
-            f"distractors is {distractors} and there are {n} captions; take from 1 to {n - 1}, or more captions."
+            f"distractors is {distractors}, but there are {n} captions; use 1 to {n - 1} distractors, or more captions."
         )
     own_similarity = np.diagonal(similarity)[:, None]
     n_better = np.count_nonzero(similarity > own_similarity, axis=1)
@@ -70,11 +72,11 @@ def _sets(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
     sets = [np.asarray(features, float) for features in align((1,), first=first, second=second)]
     if any(s.ndim != 2 or len(s) < 2 for s in sets) or len({s.shape[1] for s in sets}) > 1:
         raise InputError(
-            f"The features have the shapes {' and '.join(str(s.shape) for s in sets)}; give two sets of 2 images or "
-            "more, one row each, with as many features."
+            f"The features have the shapes {' and '.join(str(s.shape) for s in sets)}; pass two arrays with one "
+            "row per image, at least 2 rows, and the same number of features."
         )
     if not all(np.isfinite(s).all() for s in sets):
-        raise InputError("The features have values that are not finite; leave out images without features.")
+        raise InputError("The features contain values that are not finite; remove images without features.")
     return sets
 
 
@@ -130,8 +132,8 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: 
     male = ~female if male is None else np.asarray(male, bool)
     if similarity.ndim != 2 or {female.shape, male.shape} != {similarity.shape[1:]} or not 1 <= k <= len(female):
         raise InputError(
-            f"similarity is {similarity.shape}, female {female.shape}, male {male.shape} and k {k}; give one gender "
-            "for each column, and a k from 1 to their number."
+            f"similarity has the shape {similarity.shape}, female {female.shape} and male {male.shape}, and k is {k}; "
+            "female and male need one value per column, and k must be from 1 to the number of columns."
         )
     threshold = -np.partition(-similarity, k - 1, axis=1)[:, k - 1 : k]
     is_above, is_equal = similarity > threshold, similarity == threshold

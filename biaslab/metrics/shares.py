@@ -73,8 +73,8 @@ def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> Biased
     is_binary = all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in (adheres_a, adheres_b))
     if np.shape(first_adheres) != np.shape(second_adheres) or not is_binary:
         raise InputError(
-            "first_adheres and second_adheres must be of one length and hold True, False or NaN; threshold "
-            "probabilities first."
+            "first_adheres and second_adheres must have the same length and contain only True, False and NaN; apply a "
+            "threshold to probabilities first."
         )
     percent_both, percent_any = (float(ratio(100 * (n_fitting >= minimum).sum(), n_fitting.size)) for minimum in (2, 1))
     return BiasedImages(percent_both, percent_any, n_fitting.size, adheres_a.size - n_fitting.size)
@@ -111,5 +111,5 @@ def _sign(stereotype: ArrayLike) -> np.ndarray:
     codes = label_codes(stereotype, GENDERS)
     if (codes < 0).any():
         unknown = np.asarray(stereotype, dtype=object)[codes < 0].flat[0]
-        raise InputError(f"A stereotype is {unknown!r}; allowed are 'female' and 'male'.")
+        raise InputError(f"A stereotype is {unknown!r}; it must be 'female' or 'male'.")
     return 1.0 - 2.0 * codes

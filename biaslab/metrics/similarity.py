@@ -43,7 +43,9 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     a, b = map(np.asarray, align(a=a, b=b))
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
-        raise InputError(f"The shapes are {a.shape} and {b.shape}; give two of one shape, (pairs, features).")
+        raise InputError(
+            f"The shapes are {a.shape} and {b.shape}; pass two arrays of the same shape (pairs, features)."
+        )
     out = np.empty(len(a))
     step = max(1, _NUMBERS_AT_ONCE // width)
     for start in range(0, len(a), step):
@@ -58,7 +60,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     """Scale rows to length 1; zeros become NaN. Dividing by the largest entry prevents overflow of squares."""
     rows = rows.astype(float)
     if np.isinf(rows).any():
-        raise InputError("A vector holds an infinite value; float16 may be too small for it.")
+        raise InputError("A vector contains an infinite value; its range may exceed that of float16.")
     rows = ratio(rows, np.abs(rows).max(axis=1, keepdims=True))
     return rows / np.sqrt(np.einsum("pf,pf->p", rows, rows))[:, None]
 
@@ -96,12 +98,12 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     first, second = np.asarray(first), np.asarray(second)
     if first.shape != second.shape or first.ndim != 3 or {first.dtype, second.dtype} != {np.dtype(np.uint8)}:
         raise InputError(
-            f"The images are {first.dtype} {first.shape} and {second.dtype} {second.shape}; give uint8 (pairs, height, "
-            "width) of one shape."
+            f"The images are {first.dtype} {first.shape} and {second.dtype} {second.shape}; pass two uint8 arrays "
+            "of the same shape (pairs, height, width)."
         )
     pairs, height, width = first.shape
     if min(height, width) < WINDOW:
-        raise InputError(f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more.")
+        raise InputError(f"Images are {height} x {width}; structural similarity needs at least {WINDOW} x {WINDOW}.")
 
     # Sums of integers below 2²⁴ are exact in single precision, and their products below 2³¹ are exact as integers.
     def window_sum(values: np.ndarray) -> np.ndarray:
@@ -173,7 +175,8 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
         raise InputError(
-            f"The shapes are {first.shape} and {second.shape}; give two of one shape, (pairs, places, features)."
+            f"The shapes are {first.shape} and {second.shape}; pass two arrays of the same shape (pairs, places, "
+            "features)."
         )
     subscripts = "ptf,ptf->p" if dcr else "ptf,ptf->pt"
     lengths = [np.sqrt(np.einsum(subscripts, side, side, dtype=float)) for side in (first, second)]
@@ -197,7 +200,7 @@ def bias_score(
     counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
     masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
     if (n_m == 0).any() or (n_f == 0).any():
-        raise InputError("A prompt set is empty (size 0); the bias score compares two sets that hold prompts.")
+        raise InputError("A prompt set is empty (size 0); the bias score compares two nonempty sets.")
     return ratio(masculine, masculine + n_m / n_f * feminine)
 
 
@@ -211,12 +214,12 @@ def coverage(object_masks: ArrayLike, word_masks: ArrayLike) -> np.ndarray:
     objects, words = np.asarray(object_masks), np.asarray(word_masks)
     if objects.ndim != 3 or words.ndim != 3 or objects.shape[1:] != words.shape[1:]:
         raise InputError(
-            f"Masks of objects {objects.shape} and of words {words.shape} do not fit; give (objects, height, width) "
-            "and (words, height, width) of the same image."
+            f"The shapes of masks of objects, {objects.shape}, and of words, {words.shape}, do not match; pass "
+            "(objects, height, width) and (words, height, width) of the same image."
         )
     for name, masks in (("objects", objects), ("words", words)):
         if masks.dtype != bool:
-            raise InputError(f"Masks of {name} are {masks.dtype}; give bool, for example masks > 0.5.")
+            raise InputError(f"Masks of {name} are {masks.dtype}; they must be bool, for example masks > 0.5.")
     # float32 counts pixels exactly up to 2**24, which is an image of 4096 x 4096.
     intersection = np.tensordot(objects.astype(np.float32), words.astype(np.float32), ([1, 2], [1, 2]))
     return ratio(intersection, objects.sum(axis=(1, 2))[:, None])
@@ -242,7 +245,9 @@ def dependency_groups_of_largest(
     )
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):
-        raise InputError(f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects.")
+        raise InputError(
+            f"coverage has the shape {largest.shape}; it needs one value for each of {len(objects)} objects."
+        )
     threshold = np.where(np.isin(np.array(list(objects), object), list(HUMANS)), 0.25, 0.7)
     is_guided = (largest > 0.7) | (human > threshold)
     group = np.where(is_guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)

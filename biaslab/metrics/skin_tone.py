@@ -132,5 +132,5 @@ def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
 def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
     values = check_numbers(values, name, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:
-        raise InputError(f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour.")
+        raise InputError(f"{name} has shape {values.shape}; its last axis must contain the 3 values of a colour.")
     return values

@@ -119,7 +119,7 @@ class Answer:
         required = (*self.rows, *self.require, *self.group_by, *value_columns)
         if missing := [name for name in required if name not in frame.columns]:
             raise InputError(
-                f"The answer {self.name!r} takes rows of {self.table}, and these have no column {missing[0]!r}. "
+                f"The answer {self.name!r} needs rows of {self.table}, but these have no column {missing[0]!r}. "
                 f"{name_help(missing[0], map(str, frame.columns))}"
             )
         for name, values in self.rows.items():
@@ -305,7 +305,7 @@ def _load_answers(path: Path) -> dict[str, Answer]:
     answers = {}
     for name, entry in (tables.load_yaml(path) or {}).items():
         if missing := [key for key in ("table", "question") if key not in entry]:
-            raise InputError(f"{path}: {name} has no {missing[0]}.")
+            raise InputError(f"{path}: {name} lacks {missing[0]!r}.")
         answers[name] = Answer(name, **_fields(entry, f"{path}: {name}"))
     return answers
 
@@ -314,7 +314,7 @@ def _fields(entry: Mapping[str, Any], location: str) -> dict[str, Any]:
     """Return an entry's fields with the types of :class:`Answer`, including those of ``fallback``."""
     types = {field.name: field.type for field in fields(Answer)}
     if unknown_keys := [key for key in entry if key not in types]:
-        raise InputError(f"{location} has {unknown_keys[0]!r}. {name_help(unknown_keys[0], types)}")
+        raise InputError(f"{location} contains {unknown_keys[0]!r}. {name_help(unknown_keys[0], types)}")
     tuples = {
         key: (value,) if isinstance(value, str) else tuple(value)
         for key, value in entry.items()

@@ -82,8 +82,8 @@ class Finding:
             words = len(answer.split())
             if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
                 raise ValueError(
-                    f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words; the "
-                    f"question is {self.question!r}, the answer has {words} words: {answer!r}."
+                    f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words, but "
+                    f"the question is {self.question!r}, and the answer has {words} words: {answer!r}."
                 )
 
     @property

@@ -159,7 +159,7 @@ class Pipeline:
         if (ground_truth_provider := self.find_ground_truth(prompt_set)) is None:
             image_domain = self.image_model(prompt_set).image_domain
             raise MissingInputError(
-                f"No installed package provides {image_domain} with ground truth, on which to measure {quantity}."
+                f"No installed package provides {image_domain} with ground truth, which {quantity} needs."
             )
         return ground_truth_provider
 
@@ -239,8 +239,8 @@ class Pipeline:
         """Raise ParameterError where a judge needs faces, and no faces are detected for ``judging.gender``."""
         judge, gender = self.judge(setting) or self.gender_judge, self.gender_judge
         if judge.needs_faces and gender and not gender.needs_faces:
-            why = f"for {setting}, and with {gender.name!r} as judging.gender faces are not detected"
-            raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
+            why = f"{setting} needs detected faces, but judging.gender={gender.name!r} does not detect faces"
+            raise ParameterError(f"vision.person_view is 'crop': {why}. Set vision.person_view to 'position'.")
 
     @property
     def judge_settings(self) -> tuple[str, ...]:
@@ -267,8 +267,8 @@ class Pipeline:
     @property
     def missing_images_message(self) -> str:
         """The error message for a corpus of captions without images."""
-        fix = "a folder with the images, each named by its caption's id, or to 'download' where it has their URLs."
-        return f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to {fix}"
+        fix = "a folder of images, each named by its caption's id, or to 'download' if the corpus contains URLs."
+        return f"The corpus {self.corpus.name!r} has captions but no images. Set captions.training_images to {fix}"
 
     # -- captions ------------------------------------------------------------------------------------
 
@@ -409,8 +409,8 @@ class Pipeline:
         """Return the embeddings of the captions, followed by those of the filled templates."""
         if not self.settings.captions.encoder:
             raise MissingInputError(
-                "captions.encoder is empty, but embeddings of captions are needed: name a sentence-transformers model, "
-                "such as 'all-MiniLM-L6-v2'.",
+                "captions.encoder is empty, but embeddings of captions are needed. Set it to a sentence-transformers "
+                "model, such as 'all-MiniLM-L6-v2'.",
                 ["captions.encoder"],
             )
         self.record_use("captions.encoder")
@@ -498,7 +498,7 @@ class Pipeline:
             shared = shared.with_changes(model=critic.model, **critic_fields)
         if not shared.url or not shared.model:
             raise ParameterError(
-                f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
+                f"{setting} is 'endpoint', which needs {urls} (for example, 'http://localhost:8000/v1') and {model}."
             )
         return shared
 
@@ -553,7 +553,7 @@ class Pipeline:
     def image_remarks(self, images: ImageSource) -> list[str]:
         """Return sentences on images: copies, black images, and files of a folder that are left out."""
         left_out = self.describe_left_out(images)
-        return [*([f"Left out: {left_out}."] if left_out else []), *duplicates.remarks(images)]
+        return [*([f"Excluded: {left_out}."] if left_out else []), *duplicates.remarks(images)]
 
     def describe_left_out(self, images: ImageSource) -> str:
         """Return the numbers of images and files of a folder that are left out, by reason and group, as text."""
@@ -671,8 +671,8 @@ class Pipeline:
         folder = self.settings.captions.training_images
         if not self.fetches_images:
             raise MissingInputError(
-                f"No images are fetched: captions.training_images is {folder!r}; set it to {DOWNLOAD!r}, or to the "
-                "output folder of img2dataset."
+                f"No images are downloaded, because captions.training_images is {folder!r}. Set it to {DOWNLOAD!r}, or "
+                "to the output folder of img2dataset."
             )
         captions = self._training_captions()
         if "url" not in captions.columns:
@@ -685,7 +685,7 @@ class Pipeline:
         with contextlib.closing(self.corpus.batches(1)) as batches:
             batch = next(batches, None)
         if batch is not None and "url" not in batch.columns:
-            fix = "Name it with captions.columns, for example {'url': 'LINK'}."
+            fix = "Specify it in captions.columns, for example {'url': 'LINK'}."
             raise MissingInputError(f"The corpus {self.corpus.name!r} has no recognized column of URLs. {fix}")
 
     # -- embeddings ----------------------------------------------------------------------------------
@@ -715,7 +715,8 @@ class Pipeline:
         """Return :attr:`clip_judge`. Raises MissingInputError: No gender judge is an open_clip model."""
         if self.clip_judge is None:
             raise MissingInputError(
-                "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names.",
+                "Similarity needs an open_clip model, but neither judging.gender nor judging.extra_judges contains "
+                "one.",
                 self.unset_settings("judging.gender"),
             )
         return self.clip_judge
@@ -799,20 +800,20 @@ def check_search_result(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: in
     """Check captions. Raises InputError: The corpus has none, none names an occupation, or two have the same id."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
-        raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")
+        raise InputError(f"{where} contains no captions; set captions.corpus to another corpus.")
     if captions.empty:
         raise InputError(
-            f"None of the {n_corpus:,} captions of {where[0].lower()}{where[1:]} names one of the {len(names)} "
+            f"None of the {n_corpus:,} captions of {where[0].lower()}{where[1:]} mentions one of the {len(names)} "
             f"occupations, such as {names[0]!r}. Set captions.occupations to words that its captions use, or "
-            "captions.columns to where its captions are, for example {'text': 'TEXT'}."
+            "captions.columns to the column of its captions, for example {'text': 'TEXT'}."
         )
     # An id of two captions would make their images ambiguous.
     ids = captions["caption_id"]
     texts = captions.groupby("caption_id")["text"].nunique()
     twice = [*texts.index[texts > 1], *ids[captions.duplicated(["caption_id", "occupation"])]]
     if twice:
-        fix = "map another column to caption_id in captions.columns, or take it out of there."
-        raise InputError(f"Two captions of the corpus have the id {twice[0]!r}: {fix}")
+        fix = "Map another column to caption_id in captions.columns, or remove caption_id from it."
+        raise InputError(f"Two captions of the corpus have the id {twice[0]!r}. {fix}")
 
 
 def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:

@@ -55,7 +55,7 @@ def table_of(measure: Callable | str) -> str:
     parts = module.split(".")
     if parts[:2] not in (["biaslab", "papers"], ["biaslab", "analyses"]) or parts[3:] not in (["measure"], ["printed"]):
         raise ParameterError(
-            f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
+            f"{measure!r} is not a measure; pass a measure of a paper, such as biaslab.papers.paradox.percent_female."
         )
     schemas = tables.schemas().items()
     table_names = (table for table, schema in schemas if (schema.paper, schema.function) == (parts[2], name))

@@ -114,7 +114,7 @@ def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pip
     plans_by_table = {name: plans[0].table(name) for name in names if name not in missing}
     if not set(names) & set(needs) and not any(use.judge for table in plans_by_table.values() for use in table.uses):
         blocking = [name for name, error in missing.items() if error.settings]
-    reason = f"It takes {blocking[0]}. {missing[blocking[0]]}" if blocking else ""
+    reason = f"It needs the table {blocking[0]}. {missing[blocking[0]]}" if blocking else ""
     empty_settings = tuple(dict.fromkeys(setting for name in blocking for setting in missing[name].settings))
     omitted_tables = {name: error.settings for name, error in missing.items() if name not in blocking}
     in_part = {name: table.omitted_settings for name, table in plans_by_table.items() if table.omitted_settings}

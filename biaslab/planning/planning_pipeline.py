@@ -115,7 +115,9 @@ class PlanningPipeline(Pipeline):
                 raise
             approaches = [a for a in self.settings.captions.approaches if a in CAPTIONS_AS_PROMPTS]
             advice = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
-            raise ParameterError(f"Captions cannot be prompts ({', '.join(approaches)}): {error} {advice}") from None
+            raise ParameterError(
+                f"Captions cannot be used as prompts ({', '.join(approaches)}): {error} {advice}"
+            ) from None
 
     def _check_model(self, model: ImageModel) -> None:
         """Check a model, and record the settings that decide how it generates images."""

@@ -121,8 +121,8 @@ def run_preflight(
         if say:
             size = download_size(pending.values())
             names = " and ".join(trial.request.model for trial in purchase_trials)
-            download = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
-            purchase = f"; then one image of {names} is bought" if names else ""
+            download = f" after {formatting.format_bytes(size)} of weights are downloaded" if size else ""
+            purchase = f"; then one image from {names} is bought" if names else ""
             models = formatting.format_count(len(pending), "model is", "models are")
             say(f"Preflight check: {models} run on one image{download}{purchase}.")
         trial_results = _run_trials_in_process(list(pending.values()), purchase_trials, progress=say is not None)
@@ -154,7 +154,7 @@ def _check_disk(trials: Iterable[Trial]) -> None:
     free, cache = free_space()
     if size > free:
         raise ParameterError(
-            f"{formatting.format_bytes(size)} of weights are to be fetched to {cache}, where "
+            f"{formatting.format_bytes(size)} of weights must be downloaded to {cache}, but only "
             f"{formatting.format_bytes(free)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
         )
 
@@ -199,9 +199,9 @@ def _run_trials_in_process(pending: list[Trial], purchases: list[Trial], *, prog
             results = future.result()
         except EOFError as error:
             trial = (pending or purchases)[min(_read_number(number_file), len(pending or purchases) - 1)]
-            problem = f"it ended its process with exit status {error.args[0]}, as nothing that is used may."
+            problem = f"its process ended with exit status {error.args[0]}. Use another model."
             if error.args[0] < 0:
-                problem = f"its process was killed, likely because {probes.too_large(trial)}"
+                problem = f"its process was killed, probably because {probes.too_large(trial)}"
             raise ParameterError(f"{trial.use.setting} is {trial.use.name!r}: {problem}") from None
         except BaseException:
             kernel_pool.kill()

@@ -166,7 +166,7 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
         kind, message = type(error).__name__, " ".join(str(error).split())
         # torch has an error of its own.
         is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
-        return f"{subject}: {too_large(trial)}" if is_memory else f"{subject}, which fails: {kind}: {message:.400}"
+        return f"{subject}: {too_large(trial)}" if is_memory else f"{subject}, which failed: {kind}: {message:.400}"
     return ""
 
 
@@ -180,14 +180,14 @@ def too_large(trial: Trial) -> str:
     free, total = processor.memory(device)
     memory_name = "the GPU's memory" if device != "cpu" else "memory"
     needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
-    options = ["close what else uses it", "choose a smaller model"]
+    options = ["close other programs that use it", "choose a smaller model"]
     if device != "cpu" and size < processor.memory("cpu")[0]:
-        options.append("set compute.device to cpu, where it fits and is slow")
+        options.append("set compute.device to cpu, which has enough memory but is slow")
     if trial.use.setting == "model" and size / 2 < free:
-        options.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
+        options.insert(0, "set generation.dtype to bfloat16, which needs half the memory of float32")
     return (
         f"it does not fit in {memory_name} ({free / 1e9:.1f} of {total / 1e9:.1f} GB are free).{needs} "
-        "To make it fit, "
+        "To solve this, "
         f"{', or '.join(options)}."
     )
 

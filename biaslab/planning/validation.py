@@ -31,17 +31,19 @@ def check_settings(pipeline: Pipeline) -> None:
     run_models = (pipeline.model, *s.baseline_models)
     for name in s.models:
         if name not in run_models:
-            raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, run_models)}")
+            raise ParameterError(
+                f"models contains {name!r}, which is not a model of this run. {name_help(name, run_models)}"
+            )
     labels = [member.label for member in (pipeline, *pipeline.baseline_pipelines)]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(
-            f"Two models are called {repeated[0]!r} in tables. Name each once; give a copy a folder of another name."
+            f"Two models are called {repeated[0]!r} in tables. List each model once, and rename the folder of a copy."
         )
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     if pipeline.fetches_images:
         pipeline.check_urls()
     elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
-        raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, not a folder.")
+        raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, which is not a folder.")
 
 
 def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:
@@ -72,7 +74,7 @@ def check_plan(pipeline: Pipeline, names: Iterable[str]) -> None:
         for name in names:
             if (missing := plan.table(name).missing) is not None and missing.settings:
                 empty = " ".join(f"--set {setting}=" for setting in missing.settings)
-                problems.append(f"{missing} To do without, set it to '' ({empty}).")
+                problems.append(f"{missing} To skip these measurements, set it to '' ({empty}).")
         problems += check_models(member, plan.of_tables(names).uses)
     if problems:
         raise combine_problems(problems)
@@ -84,7 +86,7 @@ def combine_problems(problems: Collection[str]) -> ParameterError:
     if len(messages) == 1:
         return ParameterError(messages[0])
     lines = "\n".join(f"  - {message}" for message in messages)
-    return ParameterError(f"{len(messages)} things are missing, and nothing was started:\n{lines}")
+    return ParameterError(f"The run has {len(messages)} problems and was not started:\n{lines}")
 
 
 def judge_digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, str]) -> dict[str, str]:

@@ -35,8 +35,8 @@ def _figures(sources: tuple[tuple[Path, str], ...]) -> dict[str, dict[str, str]]
         figures = tables.load_yaml(path)["figures"]
         for name in sorted(figures.keys() & texts_by_figure):
             raise InputError(
-                f"{packages[name]} and {package} both define the texts of the figure {name!r}. Rename it in one of "
-                "them, or uninstall one."
+                f"{packages[name]} and {package} both contain a text for the figure {name!r}. Rename the figure in one "
+                "of these packages, or uninstall one."
             )
         texts_by_figure |= figures
         packages |= dict.fromkeys(figures, package)
@@ -63,7 +63,7 @@ def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
     missing = sorted(fields - set(facts))
     if missing:
         raise ParameterError(
-            f"The text of the figure {name} uses {missing[0]!r}, which is missing; pass {missing[0]}=…."
+            f"The text of the figure {name} contains {{{missing[0]}}}, which has no value; pass {missing[0]}=…."
         )
     return figure_texts["title"].format(**facts), " ".join(figure_texts["caption"].format(**facts).split())
 

@@ -17,32 +17,33 @@ class CustomDesign(Group):
 
     prompts_file: Folder = field(
         "",
-        "File of prompts: `prompt`, and optionally `group`, `condition`, `n` (images) and `people` (1 or 2); CSV, "
-        "Parquet, or text with one prompt per line. Not used for folders of images.",
+        "CSV or Parquet file with the columns `prompt` and optionally `group`, `condition`, `n` (images) and `people` "
+        "(1 or 2), or a text file with one prompt per line. With a folder of images, only images of these prompts are "
+        "used.",
     )
     images_per_prompt: Integer = field(
-        10, "Images of each prompt for which `custom.prompts_file` has no number.", "images", ge=1
+        10, "Images of each prompt for which `custom.prompts_file` contains no number.", "images", ge=1
     )
     benchmark_file: Folder = field(
         "",
-        "File of benchmark shares, such as labour statistics: `group`, `percent_female`, and optionally `n`, their "
-        "sample sizes. Empty: 50% female.",
+        "File of benchmark shares, such as labour statistics, with the columns `group`, `percent_female` and "
+        "optionally `n` (sample size). Empty compares with 50% female.",
     )
     partial_benchmark: bool = field(
         False,
-        "Whether groups may be missing from `custom.benchmark_file`; they are judged but not compared. False stops "
-        "the run at a missing group.",
+        "Whether groups may be missing from `custom.benchmark_file`; such groups are judged but not compared. If "
+        "false, a missing group is an error.",
     )
     group_by: str = field(
         "",
-        "Groups of a folder's images: `prompt`, `folder[1]` (folders right below) or a deeper level, a column of its "
-        "table, or the first group of a regular expression on paths. Empty: those of the table, or prompts and "
-        "folders as far as they agree.",
+        "How a folder's images are grouped: by `prompt`, by `folder[1]` (its subfolders) or a deeper level, by a "
+        "column of its table, or by the first capturing group of a regular expression that is searched in paths. Empty "
+        "uses the groups in the table, or else prompts and subfolders, which must not contradict each other.",
     )
     all_faces: bool = field(
         False,
-        "Whether each detected face is judged in images with an unstated number of people, such as group scenes; "
-        "images are then clusters of people. False judges images with exactly one face.",
+        "Whether every detected face is judged in images with an unspecified number of people, such as group scenes; "
+        "images are then clusters of people. If false, only images with exactly one face are judged.",
     )
 
 
@@ -56,7 +57,7 @@ class PairedDesign(Group):
     )
     n_occupations: Integer = field(
         0,
-        "Occupations from each list used in pairs; 0 uses all (20, or those of `paired.vocabulary_file`).",
+        "Occupations of each list that are used in pairs; 0 uses all (20, or those in `paired.vocabulary_file`).",
         "occupations",
         ge=0,
     )
@@ -65,16 +66,18 @@ class PairedDesign(Group):
     single_images: Integer = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
     three_person_prompts: Integer = field(24, "Prompts with three people (section C.2); 0 skips them.", "prompts", ge=0)
     guidance_scale: float | None = field(
-        None, "Guidance scale of these images; null is `generation.guidance_scale`.", ge=0, le=100
+        None, "Guidance scale of these images; null uses `generation.guidance_scale`.", ge=0, le=100
     )
     aspect: float = field(
         1.5,
-        "Factor on the model's aspect ratio (width over height) for images of several people; 1 keeps it. Endpoints "
-        "use `paired.image_size` instead.",
+        "Factor by which the model's aspect ratio (width divided by height) is multiplied for images of several "
+        "people. Endpoints use `paired.image_size` instead.",
         ge=0.1,
         le=10,
     )
-    image_size: str = field("", "Image size sent to an images endpoint for several people; empty is `endpoint.size`.")
+    image_size: str = field(
+        "", "Size of images of several people in requests to an endpoint; empty uses `endpoint.size`."
+    )
 
 
 class CriticSettings(Group):
@@ -82,16 +85,16 @@ class CriticSettings(Group):
 
     kind: Literal["counts", "endpoint"] = field(
         "counts",
-        "FairCritic's critic: `counts` (rules on the judged counts), or `endpoint`, the vision model `critic.model` "
-        "at `critic.url` as in the paper.",
+        "FairCritic's critic: `counts` (rules applied to the counts of judged people), or `endpoint`, the vision model "
+        "`critic.model` at `critic.url`, as in the paper.",
     )
-    rounds: Integer = field(1, "FairCritic rounds (paper: 1); 0 skips FairCritic.", "rounds", ge=0, le=10)
+    rounds: Integer = field(1, "Rounds of FairCritic (paper: 1); 0 skips FairCritic.", "rounds", ge=0, le=10)
     images_per_request: Integer = field(8, "Images in one request to the vision model.", "images", ge=1, le=64)
     model: str = field("", "Name of the vision model (paper: gpt-4-vision-preview).")
-    url: Url = field("", "Base URL of the critic's endpoint; empty is `endpoint.url`.", secret=True)
+    url: Url = field("", "Base URL of the critic's endpoint; empty uses `endpoint.url`.", secret=True)
     api_key_env: Variable = field(
         "",
-        "Environment variable that holds the API key for the critic's endpoint; empty is `endpoint.api_key_env`.",
+        "Environment variable with the API key for the critic's endpoint; empty uses `endpoint.api_key_env`.",
         secret=True,
     )
 
@@ -112,18 +115,20 @@ class Failures(Group):
     def _shares(self) -> Self:
         total = sum(self.model_dump().values())
         if total > 1 + 1e-9:
-            raise ParameterError(f"The shares of failures add up to {total:g}; they may add up to 1 at most.")
+            raise ParameterError(f"The probabilities of failures add up to {total:g}; the sum must not exceed 1.")
         return self
 
 
 class DallEvalDesign(Group):
     """Prompts, detector and question-answering models (DALL-Eval)."""
 
-    n_scenes: Integer = field(120, "Scenes of each skill; 0 uses all (2,325, 2,160 and 2,700).", "scenes", ge=0)
+    n_scenes: Integer = field(
+        120, "Scenes of each skill; 0 uses all (object 2,325, count 2,160, spatial 2,700).", "scenes", ge=0
+    )
     paintskills: Folder = field(
         "",
-        "Folder of PaintSkills as distributed by its authors: source of test scenes and of images for the detector's "
-        "error. Empty: the paper's templates and synthetic images.",
+        "Folder of PaintSkills as released by its authors: the source of test scenes and of the images that measure "
+        "the detector's error. Empty uses the paper's templates and synthetic images.",
     )
     vocabulary_file: Folder = field(
         "",
@@ -132,7 +137,7 @@ class DallEvalDesign(Group):
     )
     n_professions: Integer = field(
         0,
-        "Professions of the social prompts; 0 uses all (83, or those of `dalleval.vocabulary_file`).",
+        "Professions in the social prompts; 0 uses all (83, or those in `dalleval.vocabulary_file`).",
         "professions",
         ge=0,
     )
@@ -143,22 +148,23 @@ class DallEvalDesign(Group):
         "Definition of a correct image: as in the paper, in its released code, or in GenEval; tables contain all "
         "three.",
     )
-    threshold: float = field(0.7, "Minimum detection score by the paper's definition.", ge=0, le=1)
+    threshold: float = field(0.7, "Minimum detection score in the paper's definition.", ge=0, le=1)
     vqa: NameOrPath = field(
         "",
-        "BLIP or BLIP-2 model that answers questions about gender and attributes. If set to empty, `judging.gender` "
+        "BLIP or BLIP-2 model that answers questions about gender and attributes. If empty, `judging.gender` "
         "classifies gender, and attributes are skipped.",
     )
     captions: NameOrPath = field(
         "",
-        "Reference captions for alignment and quality: a file of `image_id` and `text`, one row per caption; the "
-        "first of each image is its prompt; `gender` (optional) is the gender of the person in the image, by default "
-        "that in its captions. Empty: the paradox paper's caption prompts.",
+        "File of reference captions for alignment and quality, with the columns `image_id` and `text` and one row per "
+        "caption. The first caption of each image is its prompt. An optional column `gender` contains the gender of "
+        "the person in the image, which by default is read from the captions. Empty uses the paradox paper's caption "
+        "prompts.",
     )
     image_folder: Folder = field(
         "",
-        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID "
-        "and KID, and retrieval takes training images.",
+        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`. If empty, FID and KID "
+        "are skipped, and retrieval uses training images.",
     )
     max_captions: Integer = field(
         0,
@@ -170,14 +176,16 @@ class DallEvalDesign(Group):
     retriever: NameOrPath = field("", "BLIP-2 model that retrieves captioned images in addition to CLIP (Table 14).")
     inception_file: NameOrPath = field(
         "",
-        "File with Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and "
-        "KID in addition to those from CLIP features.",
+        "File with the weights of Inception-v3 (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`), for FID "
+        "and KID in addition to FID and KID from CLIP features.",
     )
     calibration_images: Integer = field(
         600, "Synthetic images of each skill, and of people, for estimating classifier error.", "images", ge=1
     )
     annotations: NameOrPath = field(
-        "", "File of human annotations: `image_id`, `objects`, `number` and `relation`, each `yes` or `no`."
+        "",
+        "File of human annotations with the column `image_id`, and the columns `objects`, `number` and `relation` with "
+        "`yes` or `no`.",
     )
     failures: Failures = Field(Failures(), description="Failure probabilities of a synthetic model.")
     skin_tones: Literal["uniform", "skewed"] = field(
@@ -204,38 +212,38 @@ class TripletsDesign(Group):
     filter: Literal["depicted", "paper"] = field(
         "depicted",
         "Filter of neutral captions: `paper` for the paper's rule; `depicted` also requires that no other word "
-        "indicates gender and the image likely shows the people named.",
+        "indicates gender and that the image likely shows the people named.",
     )
     extra_corpora: Annotated[Texts, Place()] = field(
         (),
-        "Further caption datasets, each a dataset of its own next to `captions.corpus` (paper: COCO, TextCaps and "
-        "Flickr30k next to GCC).",
+        "Caption datasets in addition to `captions.corpus`, each analysed separately (paper: COCO, TextCaps and "
+        "Flickr30k in addition to GCC).",
     )
-    n_triplets: Integer = field(60, "Randomly sampled triplets from each dataset; 0 uses all.", "triplets", ge=0)
+    n_triplets: Integer = field(60, "Triplets sampled at random from each dataset; 0 uses all.", "triplets", ge=0)
     images_per_prompt: Integer = field(
-        2, "Images of each prompt, from noise that a triplet's prompts share (paper: 5 or 1).", "images", ge=1
+        2, "Images of each prompt, from noise that the prompts of a triplet share (paper: 5 or 1).", "images", ge=1
     )
     extra_images_per_prompt: Integer = field(1, "Images of each prompt of `extra_corpora` (paper: 1).", "images", ge=1)
     n_professions: Integer = field(
         0,
-        "Rows of the paper's table of professions; 320 is all (811 triplets), 0 skips them.",
+        "Rows of the paper's table of professions; 320 uses all (811 triplets), and 0 skips them.",
         "professions",
         ge=0,
         le=320,
     )
     article: Literal["fitting", "as_printed"] = field(
         "fitting",
-        "Article before a gender word: `fitting` (a female ecologist), or `as_printed` in the paper (an female "
+        "Article before a gender word: `fitting` (a female ecologist), or `as_printed`, as in the paper (an female "
         "ecologist).",
     )
     single_triplet_images: Integer = field(
         0,
-        "Images of each prompt of one repeated triplet, a separate dataset (paper: 1,000); 0 skips it.",
+        "Images of each prompt of a single triplet, which form a separate dataset (paper: 1,000); 0 skips it.",
         "images",
         ge=0,
     )
     guidance_scale: float | None = field(
-        None, "Guidance scale of these images; null is `generation.guidance_scale`.", ge=0, le=100
+        None, "Guidance scale of these images; null uses `generation.guidance_scale`.", ge=0, le=100
     )
     placebo: bool = field(
         False, "Whether to add a fourth prompt with another neutral word, as a baseline for changes not due to gender."
@@ -245,14 +253,17 @@ class TripletsDesign(Group):
     objects: NameOrPath = field(
         "",
         "Object finder: a semantic segmenter of transformers, `grounded:TAGGER+DETECTOR+SEGMENTER`, a file of "
-        "instances (CSV or Parquet), or `truth` for a synthetic model's ground truth.",
+        "instances (CSV or Parquet), or `truth` for the ground truth of a synthetic model.",
     )
     object_vocabulary_file: NameOrPath = field(
         "", "File of object labels for a zero-shot tagger, one per line; Florence-2 needs none."
     )
     thresholds: Thresholds = Field(Thresholds(), description="Thresholds of object detection.")
     calibration_images: Integer = field(
-        300, "Synthetic images for the errors of object finder, attention maps and dependency groups.", "images", ge=1
+        300,
+        "Synthetic images for measuring the errors of the object finder, attention maps and dependency groups.",
+        "images",
+        ge=1,
     )
     annotations: NameOrPath = field(
         "", "File of human annotations of objects: `image_id`, `object`, `shown` (`yes` or `no`) and `annotator`."
@@ -265,5 +276,5 @@ class TripletsDesign(Group):
     merge_people: bool = field(
         False,
         "Whether words for people (person, woman, man and others) count as one noun, so that an object `person` is "
-        "explicit in a prompt with `woman`; otherwise nouns match as written, as in the paper.",
+        "explicit in a prompt with `woman`. If false, nouns must match as written, as in the paper.",
     )

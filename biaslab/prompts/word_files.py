@@ -124,7 +124,7 @@ def _check_keys(file: Path, value: Any, allowed: Iterable[str], required: Iterab
     if not isinstance(value, Mapping):
         raise InputError(f"{file}: {label or 'it'} must be a mapping of {', '.join(allowed)}.")
     for key in (str(key) for key in value if key not in allowed):
-        raise InputError(f"{file} has no use for {f'{label}: ' if label else ''}{key!r}. {name_help(key, allowed)}")
+        raise InputError(f"{file} contains {f'{label}: ' if label else ''}{key!r}. {name_help(key, allowed)}")
     if missing := [name for name in required if not value.get(name)]:
         raise InputError(f"{file}: {label} lacks {', '.join(missing)}; give all of {', '.join(required)}.")
 
@@ -133,14 +133,14 @@ def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
     cells.require(frame, COLUMNS[:1], file, "A custom vocabulary needs the column occupation.", set(COLUMNS))
     names = pd.Series(cells.names(frame["occupation"], file), frame.index).astype(object)
     slugs, texts = names.map(slug), frame.map(plaintext.name)
-    cells.refuse(slugs == "", file, "occupation is {}", "give it letters or digits", names)
-    cells.refuse(slugs.duplicated(), file, "occupation {} occurs twice, except for diacritics", "keep one", names)
+    cells.refuse(slugs == "", file, "occupation is {}", "use letters or digits", names)
+    cells.refuse(slugs.duplicated(), file, "occupation {} occurs twice (ignoring diacritics)", "keep one", names)
     allowed = {"stereotype": GENDERS, "power": ("yes", "no")}
     for name, column in texts.items():
         odd = ~column.map(plaintext.is_printable)
         cells.refuse(odd, file, f"{name} is {{}}", "use printable characters", column)
         if choices := allowed.get(name):
-            fix = f"give {' or '.join(choices)}, or leave it empty"
+            fix = f"use {' or '.join(choices)}, or leave it empty"
             cells.refuse(~column.isin(["", *choices]), file, f"{name} is {{}}", fix, column)
     return dict(zip(names, texts.to_dict("records"), strict=True))
 
@@ -151,11 +151,11 @@ def _lists(file: Path, part: str, mapping: Any) -> dict[str, tuple[str, ...]]:
     words_by_name: dict[str, tuple[str, ...]] = {}
     for name, words in lists.items():
         if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
-            raise InputError(f"{file}: {part}: {name} is {words!r:.100}; give a list of words.")
+            raise InputError(f"{file}: {part}: {name} is {words!r:.100}; it must be a list of words.")
         words_by_name[name] = tuple(map(plaintext.name, words))
     listed = Counter(word.casefold() for words in words_by_name.values() for word in words)
     if twice := [word for words in words_by_name.values() for word in words if listed[word.casefold()] > 1]:
-        raise InputError(f"{file}: {part}: {twice[0]!r} occurs twice; keep it in one place.")
+        raise InputError(f"{file}: {part}: {twice[0]!r} occurs twice; keep it once.")
     return words_by_name
 
 
@@ -175,9 +175,9 @@ def _templates(file: Path, paper: str, templates: Any) -> dict[str, str]:
         if paper == "paradox" or name.endswith(" at work"):
             needs, fits = "[OCCUPATION], or one of its forms", fits and any(word for word, *_ in places)
         elif name in GENDERS:
-            needs, fits = "{1}, of no form", fits and not any(form for *_, form in places)
+            needs, fits = "{1}, without a form", fits and not any(form for *_, form in places)
         if not fits or not plaintext.is_printable(text):
-            fix = f"give a line of text with {needs or 'words'}"
+            fix = f"write one line of text with {needs or 'words'}"
             raise InputError(f"{file}: {paper}: {name} is {text!r}; {fix}.")
     return texts
 
@@ -185,29 +185,29 @@ def _templates(file: Path, paper: str, templates: Any) -> dict[str, str]:
 def _missing_words(words: Words, paper: str) -> str:
     """Return a text on the parts that a paper's prompts need and ``words`` lack; empty if they are complete."""
     if words.templates and not words.occupations:
-        return f"has templates for {paper} and no occupations in their language; give occupations"
+        return f"contains templates for {paper} but no occupations in their language; add occupations"
     for name, text in words.templates.items():
         for form in {word or form for word, _, form in _PLACE.findall(text)} - {"", "OCCUPATION"}:
             forms = words.column_values(form)
             lacks = [occupation for occupation in words.occupations if occupation not in forms]
             if lacks and (form, name) != ("ROLE", "role"):
-                return f"lacks {form!r} for {lacks[0]!r}, which the template {paper}: {name} needs; add that column"
+                return f"lacks {form!r} for {lacks[0]!r}, which the template {paper}: {name} needs; add this column"
     if paper == "paired" and words.occupations:
         stereotypes = words.column_values("stereotype")
         if lacks := [name for name in words.occupations if name not in stereotypes]:
-            return f"lacks the stereotype of {cells.join_values(lacks)}; give female or male for each"
+            return f"lacks the stereotype of {cells.join_values(lacks)}; add female or male for each"
         for gender in GENDERS:
             if (n := list(stereotypes.values()).count(gender)) < 2:
-                return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"
+                return f"contains {n} occupations whose stereotype is {gender}; pairs need at least 2 of each"
         if words.templates and not words.roles:
-            return "has templates for paired and no roles in their language; give roles: high and low"
+            return "contains templates for paired but no roles in their language; add roles: high and low"
     return ""
 
 
 def select_occupations(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations ``names`` of a file, or all without names. Raises ParameterError: It lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
-        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")
+        raise ParameterError(f"{setting} is {files[0]!r}, which is a file; set captions.vocabulary_file to it instead.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}")
     return names or tuple(words.occupations)

@@ -84,7 +84,7 @@ _PLACES = ("left", "middle", "right")
 _CONTEXT = ("image", "wave", "prompt", "phrase", "aspect", "setting")
 _DEFAULTS = {"position": "", "question": "", "model": "", "source": SOURCES[1], "occupation": "", "probability": ""}
 _NO_ANNOTATOR = {*COLUMNS, *_CONTEXT}
-_NEEDS = "Annotations need image_id and one column per annotator; or image_id, annotator and label."
+_NEEDS = "Annotations need the columns image_id and one per annotator, or the columns image_id, annotator and label."
 
 
 def read(
@@ -128,10 +128,10 @@ def read(
         frame[name] = cells.names(frame[name], path, empty=name not in required_columns).astype(object)
     source = frame["source"].str.strip().str.lower()
     source = source.replace("", "" if "source" in required_columns else _DEFAULTS["source"])
-    cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
+    cells.refuse(~source.isin(SOURCES), path, "source is {}", f"use {' or '.join(SOURCES)}", frame["source"])
     frame["source"] = source
     image = frame["image_id"].str.strip()
-    fix = "name each image in one line; look for a quote left open"
+    fix = "use ids of one line, and check for an unclosed quotation mark"
     strange = (image == "") | image.str.contains("\n")
     cells.refuse(strange, path, "image_id is {}, empty or of several lines", fix, image)
     frame["image_id"] = cells.image_ids(
@@ -142,7 +142,7 @@ def read(
     frame, spellings = _normalize_labels(frame, form, labels, path)
     # An item that is listed without a label needs no annotator.
     unnamed = (frame["label"] != "") & (frame["annotator"].str.strip() == "")
-    cells.refuse(unnamed, path, "annotator is empty", "name the annotator")
+    cells.refuse(unnamed, path, "annotator is empty", "enter the annotator")
     if form != "annotator":
         frame["annotator"] = cells.names(frame["annotator"], path, empty=True).astype(object)
     frame = frame[list(COLUMNS)]
@@ -152,13 +152,13 @@ def read(
         frame, other_rows = frame[belongs], frame[~belongs]
     annotations = frame[frame["label"] != ""]
     problem = "image {image_id}, position {position} has two annotations by annotator {annotator}, the second"
-    fix = "keep one row. With one row for each annotation, name the columns annotator and label"
+    fix = "keep one row. If each row is one annotation, the columns must be called annotator and label"
     cells.refuse(annotations.duplicated([*ITEM, "annotator"]), path, problem, fix, annotations)
     other_people = list(dict.fromkeys(other_rows[_PERSON].itertuples(index=False, name=None)))
     if strict and other_people:
         raise InputError(
             f"{path} annotates {len(other_people)} people or images that are not in the sample (first in data row "
-            f"{other_rows.index[0] + 1}), of the images {cells.join_values(dict(other_people))}. Remove them."
+            f"{other_rows.index[0] + 1}); their images are {cells.join_values(dict(other_people))}. Remove these rows."
         )
     if strict and annotations.empty:
         raise InputError(f"{path} annotates none of the people or images of the run. {_NEEDS}")
@@ -184,12 +184,13 @@ def _to_long(table: pd.DataFrame, left_out: dict[str, str], path: Path) -> tuple
     for questions in (STEPS, ("object", "shown")):
         if set(questions).isdisjoint(table):
             continue
-        cells.require(long, questions, path, f"These annotations need image_id, {', '.join(questions)}.", _NO_ANNOTATOR)
+        needs = f"These annotations need the columns image_id, {', '.join(questions)}."
+        cells.require(long, questions, path, needs, _NO_ANNOTATOR)
         blank = long[list(questions)].apply(lambda column: column.str.strip()) == ""
         if questions == STEPS:
-            cells.refuse(blank.all(axis=1), path, "nothing is annotated", "annotate a question, or remove the row")
+            cells.refuse(blank.all(axis=1), path, "nothing is annotated", "answer a question, or remove the row")
             return _melt(long.assign(**{"annotator": long.get("annotator", "1")}), list(STEPS), "question"), "question"
-        cells.refuse(blank.any(axis=1), path, "object or shown is empty", "name the object, and write yes or no")
+        cells.refuse(blank.any(axis=1), path, "object or shown is empty", "enter the object, and yes or no")
         columns = {"question": OBJECT + long["object"].map(casefold_name), "annotator": long.get("annotator", "1")}
         return long.assign(label=long["shown"], **columns).drop(columns=["object", "shown"]), ""
     if "label" in table and not get_close_matches("annotator", map(str, long), cutoff=0.6):
@@ -217,11 +218,11 @@ def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> 
     count, places = pd.Series(1, index=frame.index), ()
     if people is not None:
         count, places = frame["image_id"].map(people.groupby("image_id")["position"].max()).fillna(1), _PLACES
-    fix = "name the person"
+    fix = "enter the person's position"
     cells.refuse((text == "") & (count > 1), path, "position is empty for an image of several people", fix)
     number = cells.numbers(text.replace("", "1").rename("position"), path, whole=True)
     bad = ~text.isin(places) & ~(number.between(1, 1_000_000) & (number == number.round()))
-    fix = ", or ".join(["give 1, 2, … from the left", *([", ".join(places)] if places else [])])
+    fix = ", or ".join(["use 1, 2, … from the left", *([", ".join(places)] if places else [])])
     cells.refuse(bad, path, "position is {}", fix, frame["position"])
     # A single person has neither left nor right, and only three people have a middle.
     for word, where, exists in (("left", 1, count > 1), ("middle", 2, count == 3), ("right", count, count > 1)):
@@ -232,13 +233,13 @@ def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> 
 def _probabilities(frame: pd.DataFrame, path: Path) -> pd.Series:
     """Return the sampling probability (0–1) of each row's image; check that all images are from one sample."""
     if "wave" in frame:
-        fix = "these images are not one random sample: give the file of one sample, without later waves"
+        fix = "these images are not one random sample; use the file of one sample, without later waves"
         cells.refuse(~frame["wave"].str.strip().isin(("", "1", "1.0")), path, "wave is {}", fix, frame["wave"])
     number = cells.numbers(frame["probability"], path)
     bad = ~((number > 0) & (number <= 1)) & (frame["probability"].str.strip() != "")
-    cells.refuse(bad, path, "probability is {}", "give a number above 0, at most 1", frame["probability"])
+    cells.refuse(bad, path, "probability is {}", "enter a number above 0 and at most 1", frame["probability"])
     has_several = number.groupby([frame[name] for name in ITEM]).transform("nunique") > 1
-    cells.refuse(has_several, path, "image {} has several probabilities", "give one", frame["image_id"])
+    cells.refuse(has_several, path, "image {} has several probabilities", "keep one", frame["image_id"])
     return number
 
 
@@ -265,15 +266,15 @@ def _normalize_labels(
             bad_row = part[label.isna()].iloc[0]
             column = bad_row[form] if form else "label"
             about = f"the question {cells.shorten(bad_row['question'])}" if bad_row["question"] else "perceived gender"
-            fix = f" If {column!r} is no {form.removesuffix('_id')}, remove or rename it." if form else ""
+            fix = f" If {column!r} is not a column of labels, remove or rename it." if form else ""
             raise InputError(
-                f"{path}: column {column!r} holds {cells.shorten(bad_row['label'])} in data row {bad_row.name + 1}, "
-                f"which is not a label of {about}. {name_help(bad_row['label'][:40], labels[key]).rstrip('.')}, or "
-                f"empty for not annotated.{fix}"
+                f"{path}: column {column!r} contains {cells.shorten(bad_row['label'])} in data row {bad_row.name + 1}, "
+                f"which is not a label of {about}. {name_help(bad_row['label'][:40], labels[key]).rstrip('.')}, or an "
+                f"empty cell if not annotated.{fix}"
             )
         for spelling, n in text.value_counts(sort=False).items():
             if labels[key] and spelling != label_of[spelling].casefold():
-                notes.append((f"read {spelling!r} as {label_of[spelling] or 'not rated'}", n, "another spelling"))
+                notes.append((f"read {spelling!r} as {label_of[spelling] or 'not annotated'}", n, "another spelling"))
         parts.append(part.assign(label=label))
     return pd.concat(parts).sort_index(kind="stable"), notes
 
@@ -344,8 +345,8 @@ def votes(frame: pd.DataFrame, by: Sequence[str] = ITEM) -> pd.DataFrame:
     items = frame[ITEM].drop_duplicates()
     if (twice := items.duplicated(by)).any():
         raise InputError(
-            f"Image {items['image_id'][twice].iloc[0]!r} occurs in several rows of the annotations (other models, "
-            "sources or occupations); keep the rows of the images judged here."
+            f"Image {items['image_id'][twice].iloc[0]!r} occurs in several rows of the annotations, with different "
+            "models, sources or occupations. Keep only the rows of the images judged here."
         )
     labels = [*frame["label"][frame["label"] != ""].unique(), "tie"]  # No annotation is a tie.
     number = _counts(frame, by, labels).to_numpy()
@@ -373,7 +374,10 @@ def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
         number = annotations.groupby(ITEM, sort=False).cumcount() + 1
         columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
     if len(items) * len(columns) > delimited.MAX_CELLS:
-        raise InputError(f"{len(items)} images with {len(columns)} annotations each exceed the memory.")
+        raise InputError(
+            f"{len(items)} images with {len(columns)} annotations each do not fit in memory. Use fewer images or "
+            "annotators."
+        )
     wide = annotations.assign(column=column).pivot(index=ITEM, columns="column", values="label")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(items[ITEM]), columns=columns)
     return wide.reset_index(drop=True).astype(pd.CategoricalDtype(list(GENDER_LABELS)))

@@ -26,7 +26,7 @@ UNNAMED = "unnamed"
 
 _COLUMNS = ("occupation", "source", "percent_female", "n")
 _OPTIONAL_COLUMNS = ("model", "prompt")
-_NEEDS = f"Shares need: {', '.join(_COLUMNS)}."
+_NEEDS = f"Shares need the columns {', '.join(_COLUMNS)}."
 # Prompts of training shares that serve all prompts.
 _COMMON_PROMPTS = ("annotations", "captions")
 _CELL = ["model", "occupation", "source", "prompt"]
@@ -103,8 +103,8 @@ def _read_annotations(path: Path) -> AnnotatedImages:
     mask, names = frame["label"] != "", annotators(frame)
     if not mask.any():
         raise InputError(
-            f"{path} contains no annotation of perceived gender. Allowed are {', '.join(GENDER_LABELS)}, in rows "
-            "without a question. biaslab.analyses.ratings.question_shares summarizes the answers to other questions."
+            f"{path} contains no annotation of perceived gender. Allowed labels are {', '.join(GENDER_LABELS)}, in "
+            "rows without a question. biaslab.analyses.ratings.question_shares summarizes answers to other questions."
         )
     images = annotated.votes(frame)
     counts = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
@@ -117,20 +117,24 @@ def _read_annotations(path: Path) -> AnnotatedImages:
     partial = images["n_annotators"].between(1, len(names) - 1).sum()
     places = images[["image_id", "source", "occupation"]].drop_duplicates()
     ids = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()
-    detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(ids)}"
+    detail = f"counted as a separate image in each; if it is one image, correct the file: {cells.join_values(ids)}"
     notes = [
         *frame.attrs["notes"],
-        ("annotators", len(names), ", ".join(names) if has_few_annotators else "too many to name"),
-        ("annotators without a rating", len(empty), ", ".join(empty)),
-        ("ratings", mask.sum(), ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels)),
+        ("annotators", len(names), ", ".join(names) if has_few_annotators else "too many to list"),
+        ("annotators without annotations", len(empty), ", ".join(empty)),
+        (
+            "annotations",
+            mask.sum(),
+            ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels),
+        ),
         ("images", len(images), ""),
         ("images under several sources or occupations", len(ids), detail),
-        ("images with a rating missing", partial if has_few_annotators else 0, ""),
-        ("images decided female or male", n["female"] + n["male"], "they make the shares"),
-        ("images of the class other", n[OTHER], "in addition to the shares"),
-        ("images left out: unsure", n["unsure"], "unsure has more ratings than any other"),
-        ("images left out: tie", n["tie"], "no rating has more than the others"),
-        ("images left out: unannotated", n["unannotated"], ""),
+        ("images with a missing annotation", partial if has_few_annotators else 0, ""),
+        ("images decided female or male", n["female"] + n["male"], "used in the shares"),
+        ("images decided other", n[OTHER], "not used in the shares"),
+        ("images excluded: unsure", n["unsure"], "unsure is the most frequent label"),
+        ("images excluded: tie", n["tie"], "several labels are most frequent"),
+        ("images excluded: unannotated", n["unannotated"], ""),
     ]
     shares = counts.assign(prompt="annotations", n=decided, percent_female=percent)
     return AnnotatedImages(frame, images, shares, pd.DataFrame(notes))
@@ -163,20 +167,20 @@ def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> A
     frame["source"] = source
     frame["model"] = _models(frame, path)
     percent = cells.numbers(frame["percent_female"], path)
-    is_percent, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
+    is_percent, fix = percent.between(0, 100), "enter a number from 0 to 100, such as 37.5, or remove the row"
     cells.refuse(~is_percent, path, "percent_female is {}", fix, frame["percent_female"])
     n = cells.numbers(frame["n"], path, whole=True)
     is_whole = n.between(1, _MAX_IMAGES) & (n == n.round())
-    fix = "give the number of images behind the share, at least 1"
+    fix = "enter the number of images in the share, at least 1"
     cells.refuse(~is_whole, path, "n is {}", fix, frame["n"])
     if 0 < percent.max() <= 1:
         raise InputError(
-            f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
-            "percent_female is 0 to 100: multiply by 100."
+            f"{path}: every percent_female is at most 1, so the shares seem to be fractions (0–1). Multiply them by "
+            "100."
         )
-    cells.refuse(frame["prompt"] == "ratings", path, "prompt is ratings", "it is now annotations: rename it")
+    cells.refuse(frame["prompt"] == "ratings", path, "prompt is ratings", "it is now called annotations; rename it")
     frame = frame.assign(percent_female=percent, n=n, prompt=frame["prompt"].replace("", "annotations"))
-    fix = "give one, or distinguish them by the columns model or prompt"
+    fix = "keep one, or distinguish them in the columns model or prompt"
     twice = frame.duplicated(_CELL)
     cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
     # Generated and training shares are matched by prompt.
@@ -187,9 +191,9 @@ def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> A
     if unpaired:
         raise InputError(
             f"{path}: prompt {cells.shorten(unpaired[0])} has shares of one source only. Leave prompt empty for "
-            "training shares that serve all prompts."
+            "training shares that apply to all prompts."
         )
-    notes += [("images decided female or male", n.sum(), "they make the shares")]
+    notes += [("images decided female or male", n.sum(), "used in the shares")]
     shares = frame[[*_CELL, "percent_female", "n"]].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan))
     table = pd.DataFrame(columns=list(COLUMNS))
     return AnnotatedImages(table, annotated.votes(table), shares, pd.DataFrame(notes))
@@ -198,10 +202,10 @@ def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> A
 def _models(frame: pd.DataFrame, path: Path) -> pd.Series:
     """Return the models, all empty if the file names none; check that models of training images have generated ones."""
     model, generated = frame["model"], frame["source"] == "generated"
-    fix = "name the model; only training images may have none"
+    fix = "enter the model; only training images may have none"
     cells.refuse(generated & (model == "") & (model != "").any(), path, "model is empty for generated images", fix)
     names = set(model[generated]) - {""}
-    fix = f"give one of {', '.join(sorted(names))}, or leave it empty for training images of all models"
+    fix = f"use one of {', '.join(sorted(names))}, or leave it empty for training images of all models"
     problem = "training images have the model {}, which has no generated images"
     cells.refuse(~generated & (model != "") & ~model.isin(names) & bool(names), path, problem, fix, model)
     return model

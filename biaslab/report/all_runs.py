@@ -27,7 +27,7 @@ _SILENT_SECONDS = 3600
 def check_overview(outputs: str | Path) -> None:
     """Raise ParameterError if the overview page would replace a file that biaslab did not write."""
     ours = partial(is_page, title="biaslab: reports")
-    check_target(Path(outputs) / "index.html", ours, "page over runs", "--outputs DIR")
+    check_target(Path(outputs) / "index.html", ours, "an overview of runs", "--outputs DIR")
 
 
 def overview(outputs: str | Path) -> Path:

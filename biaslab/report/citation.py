@@ -44,7 +44,7 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     Raises ParameterError: The address is invalid.
     """
     if url and not re.fullmatch(r"https?://[^\s{}]+|doi:[^\s{}]+", url):
-        raise ParameterError(f"The address is {url!r}; give one such as https://example.org/report/index.html.")
+        raise ParameterError(f"--url is {url!r}; it must be like https://example.org/report/index.html.")
     code = record.get("biaslab", {})
     version, commit = str(code.get("version") or ""), str(code.get("git_commit") or "")
     name, title = str(record.get("run") or "run"), " ".join(str(record.get("title") or "").split())

@@ -68,7 +68,7 @@ def render_notebook(
         _prepare(notebook)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as error:
         raise InputError(
-            f"{ipynb_path} cannot be read as a notebook: {error!r}. Give an executed .ipynb file."
+            f"{ipynb_path} cannot be read as a notebook: {error!r}. Specify an executed .ipynb file."
         ) from error
     heading = _first_heading(notebook.cells)
     page = {

@@ -32,7 +32,7 @@ _NEEDS = {"run": ()}
 
 
 def read(
-    folder: Path, *, needs: Mapping[str, Collection[str]] = _NEEDS, fix: str = "Start that run again with --overwrite."
+    folder: Path, *, needs: Mapping[str, Collection[str]] = _NEEDS, fix: str = "Start the run again with --overwrite."
 ) -> dict[str, Any]:
     """Return the contents of the ``run.json`` in a folder.
 
@@ -54,7 +54,7 @@ def read(
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        raise RunError(f"{path} is {'truncated or not JSON' if text.strip() else 'empty'}. {fix}") from None
+        raise RunError(f"{path} is {'incomplete, or not JSON' if text.strip() else 'empty'}. {fix}") from None
     problem = _find_misfit(record, _KINDS, needs)
     for name, kinds in _ENTRIES.items() if not problem else ():
         misfits = (_find_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
@@ -67,8 +67,8 @@ def read(
 def _find_misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
     """Return a description of the first missing or invalid field of a mapping; empty if there is none."""
     if not isinstance(values, dict):
-        return f"there is a {type(values).__name__} in place of a mapping"
+        return f"a {type(values).__name__} replaces a mapping"
     if missing := [name for name in needs if name not in values]:
-        return f"there is no {missing[0]!r}"
+        return f"{missing[0]!r} is missing"
     wrong_names = [name for name, kind in kinds.items() if name in values and not isinstance(values[name], kind)]
     return f"{wrong_names[0]!r} is {values[wrong_names[0]]!r:.40}" if wrong_names else ""

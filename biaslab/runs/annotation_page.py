@@ -142,9 +142,11 @@ def annotate(
         if not (folder.is_dir() or is_pattern):
             raise
     if paper and not is_run:
-        raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
+        raise ParameterError(f"--paper is {paper!r}, but {folder} is not a run. Remove --paper.")
     if group_by and not is_pattern:
-        raise ParameterError(f"--group-by is {group_by!r}, which groups existing images: name them as images:FOLDER.")
+        raise ParameterError(
+            f"--group-by is {group_by!r}, which groups existing images. Specify the images as images:FOLDER."
+        )
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     if is_run:
         subset = subset or ("skills" if any(question.skills for question in selected_questions) else "")
@@ -184,7 +186,7 @@ def write(
         private: Texts that the page must not contain: folders of this machine.
         questions: The questions; by default perceived gender.
     """
-    check_target(target, partial(is_page, title="Annotate images"), "annotation page", "--output")
+    check_target(target, partial(is_page, title="Annotate images"), "an annotation page", "--output")
     questions = questions or find_questions()
     defaults = {"model": "", "position": 1, "phrase": PERSON, "prompt": "", "skill": "", "object": None, "noun": None}
     sample_rows = sample_rows.assign(**{name: value for name, value in defaults.items() if name not in sample_rows})
@@ -199,11 +201,13 @@ def write(
     header, *rows = _file_rows(items)
     leaks = {text for text in private if any(text in cell for row in rows for cell in row)}
     if folder := max(leaks, key=len, default=""):
-        raise InputError(f"The page would name {folder}, a folder of this machine. Give images ids without folders.")
+        raise InputError(f"The page would contain {folder}, a folder of this machine. Use image ids without folders.")
     content = {"seed": seed, "header": header, "rows": rows, "pictures": [*filter(None, pictures)]}
     content["kinds"] = [*map(annotation_questions.describe, questions)]
     content["items"] = items[["picture", "kind", "words"]].to_numpy().tolist()
-    with explain_errors(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
+    with explain_errors(
+        target, "Nothing was written. To continue, {fix}, or choose another file with --output, and run again."
+    ):
         path = write_page(target, render_page(content))
     return Page(path, len(shown_keys), path.stat().st_size, reasons)
 
@@ -246,7 +250,7 @@ def _read_folder(folder: Path, show_faces: bool, pattern: str, group_by: str) ->
         place = file.resolve()
         is_training = TRAINING in (_source(file.absolute(), folder.absolute()), _source(place, folder.resolve()))
         if not show_faces and is_training:
-            left_out["a training image, shown with --show-faces alone"] += 1
+            left_out["a training image, which only --show-faces includes"] += 1
         else:
             occupation = parents[-1] if parents and not _read_source(parents[-1]) else _ANY
             # Files that share a name are identified by their paths.
@@ -256,14 +260,14 @@ def _read_folder(folder: Path, show_faces: bool, pattern: str, group_by: str) ->
     duplicates = table[table["image_id"].map(normalize).duplicated()]
     if len(duplicates):
         raise InputError(
-            f"{folder} holds two images named {duplicates['image_id'].iloc[0]!r} (again in "
-            f"{duplicates[FILE].iloc[0]!r}). Name each file by the id of its image."
+            f"{folder} contains two images named {duplicates['image_id'].iloc[0]!r} (the second is "
+            f"{duplicates[FILE].iloc[0]!r}). Use the image id as the name of each file."
         )
     if table.empty:
         raise InputError(
-            f"{folder} contains no image to show ({_format_reasons(left_out)}): images in a folder {TRAINING!r} may "
-            "show faces of real people. Show them with --show-faces, or put generated images into a folder "
-            f"{GENERATED!r}."
+            f"{folder} contains no image to show ({_format_reasons(left_out)}), because images in a folder "
+            f"{TRAINING!r} may show faces of real people. Include them with --show-faces, or put generated images into "
+            f"a folder {GENERATED!r}."
         )
     table = table.assign(model="", position=1, prompt="")
     if people is not None:
@@ -291,7 +295,7 @@ def _read_source(name: str) -> str:
 def _read_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images that a run generated, and the training images of its captions."""
     if not (folder / runner.PARAMS).is_file():
-        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images cannot be found: run it again.")
+        raise ParameterError(f"{folder} contains no {runner.PARAMS}, so its images cannot be found. Run it again.")
     all_pairs = [(name, kind) for name, head in tables.papers().items() for kind in head.rated.split()]
     if paper and paper not in dict(all_pairs):
         raise unknown_name("paper whose images are annotated", paper, dict(all_pairs))
@@ -305,9 +309,10 @@ def _read_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides
     except (InputError, ParameterError) as error:
         if not str(run_params.default("model")).startswith(IMAGES):
             raise
-        fix = "A run's parameters name folders of images without their place: give it with --set model=images:FOLDER"
+        fix = "The saved parameters of a run do not contain paths of image folders. Add them with --set "
+        fix += "model=images:FOLDER"
         raise type(error)(
-            f"{error} {fix}, and other folders with --set 'settings.baselines=[images:FOLDER]'."
+            f"{error} {fix}, and for baselines with --set 'settings.baselines=[images:FOLDER]'."
         ) from None
     requests = dry_run.image_requests(jobs.pipelines(run_jobs))
     by_pair = ([request for request in requests if (request.paper, request.kind) == pair] for pair in pairs)
@@ -320,8 +325,8 @@ def _read_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides
         dry_run.check_cached(request, folder.name)
         if ("generated", request.model) in sources:
             raise ParameterError(
-                f"The run {folder.name} asks {request.model} for the same images in several ways (other settings or "
-                "seeds), so one id names several images. Annotate a run without such a list."
+                f"The run {folder.name} generates the same prompts with {request.model} several times (with other "
+                "settings or seeds), so an id refers to several images. Annotate a run without such a list."
             )
         images, table = _read_generated(request)
         frames.append(table.assign(source="generated", model=request.model))
@@ -370,9 +375,9 @@ def _encode_images(
         size += len(urls[place])
         if size > MAX_BYTES:
             raise ParameterError(
-                f"{n_done + 1} of {len(sample_rows)} images take {size:,} bytes; a page takes at most {MAX_BYTES:,}. "
-                f"Annotate fewer with --sample, such as --sample {max(1, int(0.9 * n_done))}, or make several pages, "
-                "each with its own --seed."
+                f"The first {n_done + 1} of {len(sample_rows)} images need {size:,} bytes, but the maximum of a page "
+                f"is {MAX_BYTES:,}. Annotate fewer images, for example with --sample {max(1, int(0.9 * n_done))}, or "
+                "create several pages with different --seed."
             )
     return urls, dict(reasons)
 
@@ -402,7 +407,7 @@ def _file_rows(items: pd.DataFrame) -> list[list[str]]:
         except InputError as error:
             raise InputError(
                 f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "
-                "the images, or their folders."
+                "the images or their folders."
             ) from None
         with path.open(encoding="utf-8", newline="") as file:
             return [row[:-2] for row in csv.reader(file)]

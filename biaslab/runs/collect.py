@@ -197,7 +197,7 @@ def _merge(name: str, parts: list[tuple[dict, Path]], sweep_keys: list[str]) -> 
     # A user's own table has no keys.
     if keys and (is_duplicate := rows.duplicated(list(dict.fromkeys(keys)), keep=False)).any():
         row = rows.loc[is_duplicate, keys].iloc[0].to_dict()
-        raise InputError(f"the notebooks do not agree. Different values for {row}.")
+        raise InputError(f"notebooks differ in their values for {row}.")
     return rows
 
 

@@ -210,9 +210,9 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     folders = [find_run(run, outputs) for run in (first, *others)]
     for i, folder in enumerate(folders):
         if folder in folders[:i]:
-            raise ParameterError(f"{folder} is compared with itself; name different runs.")
+            raise ParameterError(f"{folder} cannot be compared with itself; specify different runs.")
     if len(folders) < 2:
-        raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
+        raise ParameterError(f"There is no run to compare with {folders[0].name}; specify another run.")
     runs = [make_record(folder) for folder in folders]
     report.check_overview(outputs)
     names = [folder.name for folder in folders]
@@ -287,8 +287,8 @@ def _pair(first: Path, second: Path, *runs: Mapping) -> _Pair:
     title = f"{first.name} and {second.name}"
     if not shared_tables:
         papers = [", ".join(sorted({name.partition("_")[0] for name in names})) for names in names_by_run]
-        paper_list = f"{first.name} has {papers[0]} and {second.name} has {papers[1]}"
-        raise RunError(f"{title} share no table, so there is nothing to compare: of papers {paper_list}.")
+        paper_list = f"{first.name} contains {papers[0]}, and {second.name} contains {papers[1]}"
+        raise RunError(f"{title} have no table in common, so there is nothing to compare. Papers: {paper_list}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     notes, level = _confidence(first.name, second.name, runs)
     same_by_paper = _same_measurements(first, second)
@@ -297,7 +297,7 @@ def _pair(first: Path, second: Path, *runs: Mapping) -> _Pair:
     for folder, own_names in ((first, names_by_run[0] - names_by_run[1]), (second, names_by_run[1] - names_by_run[0])):
         if table_names := sorted(own_names & set(tables.schemas())):
             suffix = f" and {len(table_names) - 8} more" if len(table_names) > 8 else ""
-            limits.append(f"Not compared, as only {folder.name} has them: {', '.join(table_names[:8])}{suffix}.")
+            limits.append(f"Not compared, because only {folder.name} has them: {', '.join(table_names[:8])}{suffix}.")
     for table in shared_tables:
         sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (first, second)]
         # Only one row can be the same by chance.
@@ -310,9 +310,9 @@ def _pair(first: Path, second: Path, *runs: Mapping) -> _Pair:
         frames[table] = side_by_side(*sides, table, swept=swept, confidence=level, **options)
         if not (frames[table]["in_runs"] == "both").any():
             reasons.setdefault(_explain_mismatch(*sides, table), []).append(table)
-    omissions = [f"Not compared, as {reason}: {', '.join(table_list)}." for reason, table_list in reasons.items()]
+    omissions = [f"Not compared, because {reason}: {', '.join(table_list)}." for reason, table_list in reasons.items()]
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
-        raise RunError(f"{title} share no row, so there is nothing to compare. {' '.join(omissions[:5])}")
+        raise RunError(f"{title} have no row in common, so there is nothing to compare. {' '.join(omissions[:5])}")
     return _Pair((first.name, second.name), frames, [*limits, *omissions, *notes], level)
 
 
@@ -381,7 +381,7 @@ def _describe_lone_questions(names: Sequence[str], runs: Sequence[Mapping]) -> l
     for name, of_run in zip(names, questions, strict=True):
         texts = [question.replace("…", "each model") for question in sorted(of_run) if n_runs[question] == 1]
         if texts:
-            sentences.append(f"Not shown together, as only the run {name} has the question: {' '.join(texts[:4])}")
+            sentences.append(f"Not shown together, because only the run {name} has the question: {' '.join(texts[:4])}")
     return sentences
 
 
@@ -421,8 +421,8 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
         return [], levels[0][0]
     first_levels, second_levels = (", ".join(f"{level:g}" for level in run_levels) for run_levels in levels)
     return [
-        f"Differences have no intervals: the confidence of {first} is {first_levels} and that of {second} "
-        f"{second_levels}. Repeat one of the runs with the level of the other."
+        f"Differences have no intervals, because the confidence level of {first} is {first_levels} and that of "
+        f"{second} is {second_levels}. Repeat one of the runs with the level of the other."
     ], 0.95
 
 
@@ -460,7 +460,7 @@ def _describe_unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[
         status = run.get("status", "not recorded")
         if statuses or status != "ok":
             sections = f"; of its {counts.total()} sections: {statuses}" if statuses else ""
-            missing = "Tables or rows may be missing for that reason."
+            missing = "Tables or rows may be missing for this reason."
             sentences.append(f"The status of the run {name} is {status}{sections}. {missing}")
     return sentences
 
@@ -476,7 +476,7 @@ def make_record(folder: Path, *, comparisons: bool = False) -> dict:
     run = records.read(folder, needs=dict.fromkeys(needs, ()))
     check_tables(folder, run)
     if run.get("kind") == "comparison" and not comparisons:
-        raise ParameterError(f"{folder.name} is a comparison, not a run; name the two runs to compare.")
+        raise ParameterError(f"{folder.name} is a comparison, not a run; specify the two runs to compare.")
     return run
 
 
@@ -484,10 +484,10 @@ def _prepare(folder: Path, title: str) -> None:
     """Create the folder; replace an earlier comparison of the same runs."""
     record = folder / "run.json"
     if folder.exists() and any(folder.iterdir()):
-        fix = "Choose another name with --name, or move that folder away."
+        fix = "Choose another name with --name, or move the folder away."
         earlier = records.read(folder, fix=fix) if record.exists() else {}
         if earlier.get("kind") != "comparison" or earlier.get("title") != title:
-            content = f"holds the comparison of {earlier['title']}" if "kind" in earlier else "is no comparison"
+            content = f"contains the comparison of {earlier['title']}" if "kind" in earlier else "is not a comparison"
             raise RunError(f"{folder} {content}; choose another name with --name.")
         shutil.rmtree(folder)
     (folder / "tables").mkdir(parents=True)
@@ -497,7 +497,7 @@ def _write_overview(pair: _Pair, folder: Path, subtitle: str) -> tuple[dict, Tab
     """Write the table of compared tables: the number of rows of each by their basis of comparison."""
     descriptions = {
         "table": "The table.",
-        "title": "What it holds.",
+        "title": "The contents of the table.",
         IDENTICAL: "Rows with the same values from the same measurements; a table of these alone is not shown.",
         SAME_INPUTS: "Rows from the same measurements whose values differ, because the analysis does.",
         DIFFERENT: "Rows from different measurements.",

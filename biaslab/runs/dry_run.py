@@ -65,9 +65,9 @@ def check_cached(request: ImageRequest, run: str) -> None:
     """Raise ParameterError unless a run's images are all cached; drawings with ground truth are generated when read."""
     if not request.image_model.truthful and request.n_cached < request.n_images:
         raise ParameterError(
-            f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the "
-            f"cache {request.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER "
-            f"(a run's own parameters name no folders), or run {run} again first."
+            f"The cache {request.pipeline.cache.root} contains only {request.n_cached:,} of the {request.n_images:,} "
+            f"images of {request.model} in the run {run}. Specify the cache that contains them with --set "
+            f"compute.cache=FOLDER (saved parameters contain no folders), or run {run} again first."
         )
 
 
@@ -122,8 +122,8 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
         annotated_ids = rows.loc[~rows["model"].isin(other_models), "image_id"].unique()
         if other_models and not len(annotated_ids):
             raise InputError(
-                f"{file} annotates images of {cells.join_values(other_models)}, and of no model of this run: "
-                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
+                f"{file} annotates images of {cells.join_values(other_models)}, but of none of this run's models: "
+                f"{cells.join_values(models)}. Use these names in the column model, or remove judging.annotations."
             )
         if other_models:
             model_list = custom_prompts.describe_names(other_models, models)
@@ -135,14 +135,13 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
         missing_ids = [image_id for image_id in annotated_ids if image_id not in ids]
         if missing_ids and len(missing_ids) == len(annotated_ids):
             raise InputError(
-                f"{file} annotates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name "
-                "images in "
-                "it as the page of 'biaslab annotate' does, or leave out judging.annotations."
+                f"{file} annotates none of the images here, such as {min(ids)!r}, but others, such as "
+                f"{annotated_ids[0]!r}. Use the image ids of pages from 'biaslab annotate', or remove "
+                "judging.annotations."
             )
         if missing_ids:
             sentences.append(
-                f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this "
-                f"run: "
+                f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this run: "
                 f"{cells.join_values(missing_ids)}."
             )
     return sentences
@@ -180,8 +179,8 @@ def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float
     if size := preflight.download_size(checked.trials):
         free, cache = preflight.free_space()
         notes.append(
-            f"Download: {format_bytes(size)} to {cache}, where {format_bytes(free)} are free. "
-            "Models that are not here were resolved but not run; --fetch downloads and runs these, too."
+            f"Download: {format_bytes(size)} to {cache}, which has {format_bytes(free)} free. "
+            "Models that are not on this machine were looked up but not tested; --fetch downloads and tests them."
         )
     devices = {trial.result.device for trial in checked.trials if trial.result} or {"cpu"}
     for device in sorted(devices):
@@ -198,9 +197,9 @@ def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float
 
 # Processes per processor; a model under test with one thread per processor stays below it.
 _BUSY = 1.5
-_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds per image", "price", "pictures")
+_COLUMNS = ("setting", "name", "commit", "download", "memory", "seconds per image", "price", "images")
 _NONE = "-"
-_AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' expects intervals of its headlines from its images."
+_AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' estimates the images that other margins of error need."
 
 
 def _row(parts: list[Trial]) -> tuple[str, ...]:
@@ -227,9 +226,9 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
     elif use.image_domain:
         judge = use.judge
         if judge.is_charged and s.vision.price is not None:
-            price = f"{s.vision.price:g} a question"
+            price = f"{s.vision.price:g} per question"
         image_domain = judge.domain
-    location = "here" if all(trial.is_local for trial in parts) else "size unknown"
+    location = "none" if all(trial.is_local for trial in parts) else "size unknown"
     download = format_bytes(size) if size else location if unique_files else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, download, memory, seconds, price, image_domain)
 
@@ -256,8 +255,8 @@ def _describe_question_costs(preflight: Preflight) -> list[str]:
             n += people * (n_questions + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price
-        excess = f", more than vision.cost_limit, {s.cost_limit:g}, allows" if price > s.cost_limit else ""
-        retries = f"; up to {READINGS} times where an answer is none of the list" if price else ""
+        excess = f", which exceeds vision.cost_limit ({s.cost_limit:g})" if price > s.cost_limit else ""
+        retries = f"; up to {READINGS} times as much if answers are not in the list" if price else ""
         lines.append(f"Price: {name} at most {n:,} questions x {s.price:g} = {price:,.2f}{excess}{retries}")
     return lines
 
@@ -274,14 +273,14 @@ def _describe_margins(requests: Iterable[ImageRequest], confidence: float) -> li
             widths = (stats.Design(1, 1, size, 100, clusters_random=False).half_width(confidence) for size in ends)
             sizes = f"{format_range(*reversed(ends), '{:,}')} image{'s' * (ends[0] > 1)}"
             lines[request.kind] = f"  {names[request.kind]:<32}{sizes:>20}  ±{format_range(*widths, '{:.1f}')} points"
-    heading = f"Expected margin of error ({format_level(confidence)}) of a share of 50% over the images of one prompt:"
+    heading = f"Expected margin of error ({format_level(confidence)}) of a share of 50% in the images of one prompt:"
     return [heading, *lines.values(), _AFTER] if lines else []
 
 
 def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
     """Return the image counts of a run for a terminal, and their time and disk space if ``measured`` has them."""
     if not requests:
-        return "This run makes no images."
+        return "This run generates no images."
     rows = []
     for request in requests:
         cost = measured.get(request.cost_key, Cost(0.0, 0.0, 0, 0.0))
@@ -304,9 +303,9 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
     names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "longest", "bytes"]
     rows = pd.DataFrame(rows, columns=names)
     total, n_cached = rows["images"].sum(), rows["there"].sum()
-    lines = [f"Images: {_format_bound(rows)}{total:,}" + (f", {n_cached:,} already there" if n_cached else "")]
+    lines = [f"Images: {_format_bound(rows)}{total:,}" + (f", {n_cached:,} already cached" if n_cached else "")]
     for (paper, model), group in rows.groupby(["paper", "model"], sort=False):
-        cached_note = f", {group['there'].sum():,} already there" if group["there"].any() else ""
+        cached_note = f", {group['there'].sum():,} already cached" if group["there"].any() else ""
         n_remaining = group["left"].sum()
         per_image = [group[name].sum() / n_remaining for name in ("seconds", "longest")] if n_remaining else [0]
         timing = f" {format_range(*per_image, '{:.2g}'):>17} s each" if per_image[0] else ""
@@ -315,15 +314,16 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
         n = sum(cost.images for cost in measured.values())
         time_here = format_durations(rows["seconds"].sum(), rows["longest"].sum())
         lines.append(
-            f"Time here: {time_here} to generate them, estimated from {n} partly generated images, plus classification"
+            f"Time on this machine: {time_here} for generation (estimated from {n} partly generated images), plus "
+            "classification"
         )
         if (busy := processor.load_per_processor()) > _BUSY:
-            load = f"{busy:.1f} processes wanted each processor"
-            lines.append(f"  This machine was busy: {load}. Alone it may be many times as fast.")
+            load = f"{busy:.1f} processes per processor"
+            lines.append(f"  This machine was busy ({load}). Without this load, it may be many times as fast.")
         root, size = requests[0].pipeline.cache.root, float(rows["bytes"].sum())
         free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
         lines.append(
-            f"Disk: {format_bytes(size)}" + ("" if size < free else f", and only {format_bytes(free)} are free")
+            f"Disk: {format_bytes(size)}" + ("" if size < free else f", but only {format_bytes(free)} are free")
         )
     by_model: dict[str, list[ImageRequest]] = {}
     for request in requests:
@@ -332,7 +332,7 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
     for model, model_requests in by_model.items():
         n_remaining = sum(request.n_remaining for request in model_requests)
         unit_price, limit = model_requests[0].price, model_requests[0].image_model.cost_limit
-        excess = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if n_remaining * unit_price > limit else ""
+        excess = f", which exceeds endpoint.cost_limit ({limit:g})" if n_remaining * unit_price > limit else ""
         lines.append(f"Price: {model} {n_remaining:,} x {unit_price:g} = {n_remaining * unit_price:,.2f}{excess}")
     return "\n".join(lines)
 

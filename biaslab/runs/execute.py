@@ -38,8 +38,8 @@ _rendering = threading.Lock()
 # Seconds that notebooks have to end by themselves when the user stops the run.
 _GRACE = 1.5
 RESUME_ADVICE = (
-    "Finished notebooks and stages are cached: {fix}, and the same command resumes the run; or start "
-    "the run elsewhere with --outputs DIR."
+    "Finished notebooks and stages are cached. To resume the run, {fix}, and run the same command again; or "
+    "start the run elsewhere with --outputs DIR."
 )
 # Characters of an error's text in the record.
 _LONGEST_REASON = 2000

@@ -28,18 +28,19 @@ _TITLE = "This is a report of biaslab, an audit of text-to-image models for soci
 _READ_ME = f"""{_TITLE}
 
 Open index.html in a browser: it needs no network and nothing installed.
-tables/ and measured/ contain the numbers as CSV, figures/ the figures, notebooks/ the computations.
-If images were generated, {PROMPTS} lists the prompts and {IMAGES} each image with its seed; run.json has the commits.
+tables/ and measured/ contain the numbers as CSV, figures/ the figures, and notebooks/ the computations.
+If images were generated, {PROMPTS} lists the prompts, and {IMAGES} lists each image with its seed. run.json contains
+the commits of models.
 
-To repeat the run (FOLDER is this folder), computing its tables from measured/ without a model:
+To repeat the run and compute its tables from measured/, without a model (FOLDER is this folder):
 
     biaslab run FOLDER/params.yaml --set source=FOLDER --set model=all --set 'settings={{}}'
 
-To generate and judge the images again, or those of another model with --set model=MODEL:
+To generate and judge the images again (with --set model=MODEL, those of another model):
 
     biaslab run FOLDER/params.yaml --set run=NAME
 
-It contains no file or folder names of the run's machine; name yours with --set, such as
+params.yaml contains no paths of the machine of the run; set your own with --set, such as
 custom.prompts_file=FOLDER/{PROMPTS}.
 """
 
@@ -63,10 +64,10 @@ def export(
     folder = find_run(run, Path(outputs))
     record = make_record(folder, comparisons=True)
     target = Path(output) if output else Path(outputs) / f"{folder.name}.zip"
-    check_target(target, _is_export, "export", "--output")
+    check_target(target, _is_export, "an export", "--output")
     part = temporary_path(target)
     with explain_errors(
-        target, "The run is as it was: {fix}, or name another file with --output, and export it again."
+        target, "The run is unchanged. To continue, {fix}, or choose another file with --output, and export it again."
     ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -120,13 +121,13 @@ def _check_private(name: str, data: bytes, folders: Iterable[str], keys: Mapping
     for key, variable in keys.items():
         if _contains(data, key):
             raise RunError(
-                f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
-                "shows or saves, and run that with --force."
+                f"{name} contains the key in the environment variable {variable}. Remove the key from what the "
+                "notebook displays or saves, and run the notebook with --force."
             )
     if private_folder := max((folder for folder in folders if _contains(data, folder)), key=len, default=""):
         raise RunError(
-            f"{name} names {private_folder}, a folder of this machine. Let its notebook show and save names without "
-            "folders, such as biaslab.redact.basename gives, and run it with --force."
+            f"{name} contains {private_folder}, a folder of this machine. Change the notebook so that it displays and "
+            "saves names without folders, for example with biaslab.redact.basename, and run it with --force."
         )
 
 

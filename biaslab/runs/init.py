@@ -14,14 +14,15 @@ _README = """# An audit with biaslab
 Created by `biaslab init` of biaslab {version}. Change these files as you like; biaslab does not overwrite them.
 
 ```sh
-biaslab run params/published.yaml          # the papers' printed numbers, without a model: about a minute
+biaslab run params/published.yaml          # the papers' published values, without a model: about a minute
 biaslab audit OWNER/MODEL --dry-run        # cost and expected precision of an audit
-biaslab audit images:my-pictures           # existing images, one group per subfolder
-jupyter lab notebooks                      # explore: change a notebook's parameters cell, run it cell by cell
+biaslab audit images:my-images             # existing images, one group per subfolder
+jupyter lab notebooks                      # explore: change a notebook's parameters cell, and run it cell by cell
 ```
 
-- `notebooks/`: one folder per paper, one notebook per section; both commands execute these with their own parameters.
-- `params/`: parameters files for `biaslab run`; `biaslab settings` lists all that can be set in `settings:`.
+- `notebooks/`: one folder per paper, one notebook per section. `biaslab run` and `biaslab audit` execute these
+  notebooks with their own parameters.
+- `params/`: parameters files for `biaslab run`; `biaslab settings` lists everything that can be set in `settings:`.
 - `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.cache`.
 
 `biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
@@ -38,7 +39,7 @@ def init(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ParameterError(f"{folder} exists and is not empty; name a new or empty folder.")
+        raise ParameterError(f"{folder} exists and is not empty; specify a new or empty folder.")
     source = places.packaged_root()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))

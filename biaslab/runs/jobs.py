@@ -104,7 +104,7 @@ def plan(params: RunParams) -> list[Job]:
                 omissions = find_omissions(notebook.used_tables, notebook.required_tables, request.opened)
                 reason = omissions.reason if omissions.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
-                    raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
+                    raise ParameterError(f"The notebook {notebook.id} was selected but cannot run. {reason}")
             variant_jobs.append(Job(notebook, words, suffix, parameters, reason, request=request, omissions=omissions))
         active_jobs = [job for job in variant_jobs if not job.reason]
         if not active_jobs:
@@ -113,8 +113,8 @@ def plan(params: RunParams) -> list[Job]:
         has_printed = any(sources.is_comparable(name, run_request.source) for name in used_tables)
         if "baselines" in params.set_here and "published" in run_request.baselines and not has_printed:
             raise ParameterError(
-                "The papers print no values of these measures, so there is nothing to compare with. Leave out "
-                "--baselines published, or select a paper's notebooks."
+                "The papers contain no published values of these measures, so there is nothing to compare with. Remove "
+                "--baselines published, or select the notebooks of a paper."
             )
         if run_request.makes_images:
             _check_used(params.set_here, active_jobs, run_request)
@@ -126,19 +126,19 @@ def plan(params: RunParams) -> list[Job]:
 # Settings that affect every run that generates images, regardless of its measures.
 _ALWAYS_USED = ("baselines", "compute.", "models")
 _NO_CAPTIONS = (
-    "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an audit with "
-    "--corpus"
+    "no executed notebook uses captions, or there are no captions. Specify them with captions.corpus (in an audit, "
+    "--corpus)"
 )
 # Advice for settings of a group that have no effect.
 _HINTS = {
     "captions": _NO_CAPTIONS,
     **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
-    "custom": "no notebook that is executed takes your own prompts or images. Select some",
-    "endpoint": "no selected notebook uses an endpoint. Name one",
-    "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",
-    "judging.annotations": "no selected notebook combines annotations and judge. Select one, such as beyond_precision",
-    "judging.questions_file": "questions apply only to your own images or prompts. Name these",
-    "judging.question_model": "questions apply only to your own images or prompts. Name these",
+    "custom": "no executed notebook uses your own prompts or images. Select such a notebook",
+    "endpoint": "no selected notebook uses an endpoint. Specify a model or judge behind one",
+    "vision": "no judge is a vision model. Specify one, for example with judging.gender=endpoint:NAME",
+    "judging.annotations": "no selected notebook combines annotations and a judge. Select a notebook beyond_precision",
+    "judging.questions_file": "questions apply only to your own images or prompts. Specify these",
+    "judging.question_model": "questions apply only to your own images or prompts. Specify these",
 }
 
 
@@ -155,8 +155,10 @@ def _check_used(names: Iterable[str], active_jobs: Sequence[Job], request: Reque
     settings_read = set().union(*(plan_of(member).of_tables(used_tables).settings_read for member in members))
     for name in sorted(set(names).intersection(groups.names(Settings)) - settings_read):
         if not name.startswith(_ALWAYS_USED) and attrgetter(name)(request.opened.settings) not in ("", ()):
-            hint = _HINTS.get(name, _HINTS.get(name.partition(".")[0], "nothing that this run measures reads it"))
-            raise ParameterError(f"{name} has no effect here: {hint}, or leave it out.")
+            hint = _HINTS.get(
+                name, _HINTS.get(name.partition(".")[0], "no measurement of this run uses it. Select other notebooks")
+            )
+            raise ParameterError(f"{name} has no effect here: {hint}, or remove the setting.")
 
 
 def _request(notebook: Notebook, parameters: Mapping[str, Any], run_request: Request) -> Request | None:
@@ -190,14 +192,14 @@ def _explain_skip(notebook: Notebook, parameters: Mapping[str, Any], request: Re
     default = notebook.parameters.get("source", "published")
     source, model = (request.source, request.model) if request else (default, parameters.get("model", "all"))
     if default == "annotations" and source != "annotations":
-        return "It reads a file of annotations: set source to 'annotations' and annotations to the file."
+        return "It needs a file of annotations. Set source to 'annotations', and annotations to the file."
     if source == "annotations" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
         return f"Annotations contain no measurements for {paper}."
     if request is not None and request.makes_images:
         if paper not in tables.measuring_papers():
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
-            return "It takes no settings, so it could measure something else than the rest of the run."
+            return "It has no parameter settings, so it may measure something else than the rest of the run."
         return ""
     annotations = parameters.get("annotations", "")
     models = None if model == "all" else sources.models(paper, source=source, annotations=annotations)
@@ -217,13 +219,13 @@ def describe_omissions(jobs: Iterable[Job]) -> list[str]:
             for name, settings in by_name.items():
                 for setting in settings:
                     names.setdefault(setting, (set(), set(), set()))[kind].add(name)
-    labels = ("the notebooks ", "of others the tables ", "and in part, or by another judge, ")
+    labels = ("notebooks ", "in other notebooks, tables ", "in part, or measured with another judge, tables ")
     sentences = []
     # First the settings for which notebooks are left out, then those for which tables are.
     for setting, kinds in sorted(names.items(), key=lambda item: [not kind for kind in item[1]]):
         omitted_parts = "; ".join(w + ", ".join(sorted(k)) for w, k in zip(labels, kinds, strict=True) if k)
-        empty = "is off" if setting == "triplets.attention" else "names nothing"
-        sentences.append(f"Left out, as {setting} {empty}: {omitted_parts}.")
+        empty = "is false" if setting == "triplets.attention" else "is empty"
+        sentences.append(f"Omitted because {setting} {empty}: {omitted_parts}.")
     return sentences
 
 
@@ -323,8 +325,8 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
         is_nested = path.is_relative_to(folder) or folder.is_relative_to(path)
         if is_nested and not job.makes_images:
             raise RunError(
-                f"The input {name} and the run's folder {folder} contain one another, so the run would replace its "
-                "input. Choose another name with --set run=NAME."
+                f"The input {name} and the run's folder {folder} overlap, so the run would replace its input. Choose "
+                "another name with --set run=NAME."
             )
         digests[name] = sources.digest(job.request)
     return digests

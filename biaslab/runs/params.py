@@ -43,7 +43,7 @@ _MOST_BYTES = 5_000_000
 # Notebooks that compare the measures of all papers are executed last, so that a report shows the papers first.
 _LAST = ("synthesis/models",)
 _KINDS = {
-    str: "a text",
+    str: "a string",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -52,7 +52,7 @@ _KINDS = {
 }
 # The tag of the cell below which papermill injects a run's values.
 _TAG = "parameters"
-_UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
+_UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set its parameters. Add this tag to their cell."
 # Errors that Python raises for invalid or too deeply nested code.
 _NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 
@@ -77,7 +77,8 @@ def run_name(name: str) -> str:
     """Return the name of a run or a comparison, and of its folder; raise ParameterError if it is invalid."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ParameterError(
-            f"{name!r} is not a name; use letters, digits, '.', '_' and '-', at most 80, with a letter or digit first."
+            f"{name!r} is not a valid name. Use at most 80 letters, digits, '.', '_' and '-', and begin with a letter "
+            "or digit."
         )
     return name
 
@@ -93,14 +94,14 @@ class RunParams(Group):
     )
     jobs: Integer = field(
         0,
-        "Notebooks executed in parallel; 0 is one per processor, or one if work runs in workers, or if a GPU generates "
-        "or judges images, since it fits one set of models.",
+        "Notebooks executed in parallel. 0 means one per processor, but only one if work runs in workers, or if a GPU "
+        "generates or judges images, because its memory fits one set of models.",
         ge=0,
     )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution per value.")
-    file: str = field("", "The parameters file that they came from.")
-    set_here: Texts = field((), "Names of the settings that a command sets: each is to have an effect.")
+    file: str = field("", "The parameters file that contains these values.")
+    set_here: Texts = field((), "Names of the settings that a command sets; each must have an effect.")
     selected: tuple[Notebook, ...] = field((), "The notebooks that the patterns select, in order.")
 
     @property
@@ -128,7 +129,8 @@ class RunParams(Group):
         if (n := math.prod(map(len, self.sweep.values()))) > MAX_VARIANTS:
             lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
             raise ParameterError(
-                f"The lists of values make {n:,} variants ({lists}); at most {MAX_VARIANTS:,}. Give shorter lists."
+                f"The lists of values yield {n:,} variants ({lists}); the maximum is {MAX_VARIANTS:,}. Use shorter "
+                "lists."
             )
         words = {k: _describe_differences(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
@@ -234,7 +236,7 @@ def find_notebooks(folder: str | Path, *package_folders: Path) -> list[Notebook]
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
+        raise ParameterError(f"There is no folder of notebooks at {folder}; specify one with --notebooks-dir.")
     notebooks: dict[str, Notebook] = {}
     for root in (folder, *package_folders):
         for path in root.rglob("*.ipynb"):
@@ -261,11 +263,11 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
             for cell in json.loads(text)["cells"]
         ]
     except OSError as error:
-        return make_unusable(f"It cannot be read ({error.strerror}). Mend or remove it.")
+        return make_unusable(f"It cannot be read ({error.strerror}). Repair or remove it.")
     except InputError as error:
         return make_unusable(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return make_unusable("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
+        return make_unusable("It is not a complete notebook in format 4. Save it again in JupyterLab, or remove it.")
     if not any(_TAG in tags for _, _, tags in cells):
         return make_unusable(_UNTAGGED, False)
     try:
@@ -283,7 +285,7 @@ def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
     """Return the literals that the tagged cell sets; raise ParameterError if a run's values would have no effect."""
     index = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
     if any("injected-parameters" in tags for _, _, tags in cells[:index]):
-        raise ParameterError("Values of an earlier run are above the cell tagged 'parameters'. Delete that cell.")
+        raise ParameterError("A cell above the cell tagged 'parameters' contains values of an earlier run. Delete it.")
     defaults, line = {}, 1
     try:
         for node in ast.parse(cells[index][0]).body:
@@ -292,13 +294,13 @@ def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
                 defaults |= [_read_assignment(node)]
     except _NO_CODE as error:
         raise ParameterError(
-            "The cell tagged 'parameters' must set literals only, one name each, such as `seed = 1`; its line "
+            "Statements in the cell tagged 'parameters' must assign one literal to one name, such as `seed = 1`; line "
             f"{getattr(error, 'lineno', None) or line} does not."
         ) from None
     for i, (source, kind, _) in enumerate(cells[index + 1 :], start=index + 2):
         if kind == "code" and (repeated := _literals(source) & defaults.keys()):
             raise ParameterError(
-                f"Cell {i} sets {min(repeated)} again, so what a run sets would have no effect. Give it another name."
+                f"Cell {i} sets {min(repeated)} again, so the run's value would have no effect. Use another name there."
             )
     return defaults
 
@@ -369,13 +371,13 @@ def read_yaml(path: Path) -> dict:
     if not os.path.isfile(path):
         candidates = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
         raise ParameterError(
-            f"There is no parameters file {path}. {name_help(path.as_posix(), candidates)} A model is named with "
+            f"There is no parameters file {path}. {name_help(path.as_posix(), candidates)} To specify a model, use "
             "--set model=NAME."
         )
     content = plainyaml.read(path, most=_MOST_BYTES, error=ParameterError)
     if not isinstance(content, dict):
-        problem = "is empty" if content is None else f"holds {type(content).__name__}"
-        raise ParameterError(f"{path} {problem}; a parameters file holds keys and values, such as 'run: mine'.")
+        problem = "is empty" if content is None else f"contains a {type(content).__name__}"
+        raise ParameterError(f"{path} {problem}; a parameters file must contain keys and values, such as 'run: mine'.")
     return content
 
 
@@ -406,7 +408,7 @@ def _overrides(texts: Sequence[str], parameters: dict, available: list[Notebook]
         for part in path:
             inner[name] = {} if inner.get(name) is None else inner[name]
             if not isinstance(inner[name], dict):
-                message = f"{name} is {inner[name]!r}, which has no values to set by name."
+                message = f"{name} is {inner[name]!r}, which contains no named values."
                 raise ParameterError(f"--set {text!r}: {message}")
             inner, name = inner[name], part
         inner[name] = value
@@ -427,7 +429,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     try:
         return key, plainyaml.load(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        message = f"the value cannot be used as YAML ({plainyaml.problem(error)})"
+        message = f"the value cannot be read as YAML ({plainyaml.problem(error)})"
         raise ParameterError(f"--set {text[:200]!r}: {message}.") from None
 
 
@@ -437,7 +439,7 @@ def _notebooks_dir(path: Path) -> Path:
         # The notebooks in a run's folder were executed, and contain its parameters.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"
-    raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
+    raise ParameterError(f"There is no folder 'notebooks' at or above {path}; specify one with --notebooks-dir.")
 
 
 def _notebook_values(
@@ -454,13 +456,13 @@ def _notebook_values(
             except ParameterError as error:
                 problems.append(str(error))
         elif name == _RESERVED:
-            problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+            problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and the key run.")
         elif name not in other_names and (message := _renaming_error(name, "--set" if name in strict else file)):
             problems.append(message)
         elif name not in other_names:
             problems.append(f"{name!r} is not a parameter. {_parameter_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
-            problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
+            problems.append(f"{name!r} is a parameter of other notebooks, but of none in this run.")
     if problems:
         # Notebooks that cannot be read may define these parameters.
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
@@ -473,7 +475,7 @@ def _parameter_help(name: str, names: Sequence[str]) -> str:
     from biaslab.settings import Settings
 
     if "settings" in names and name in Settings.model_fields:
-        return f"It is a setting: name it settings.{name}."
+        return f"It is a setting; write settings.{name}."
     is_setting = "settings" in names and not near_matches(name, names)
     return unknown_help(Settings, [name]) if is_setting else name_help(name, names)
 
@@ -489,7 +491,7 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     if isinstance(value, list) and kind is not list:
         typed = [_typed(name, v, default) for v in value]
         if not typed or len(set(map(repr, typed))) < len(typed):
-            raise ParameterError(f"{name} is {value!r}; give one value or more, each once.")
+            raise ParameterError(f"{name} is {value!r}; specify at least one value, and each value once.")
         return typed
     if default is None:
         return value
@@ -502,5 +504,5 @@ def _typed(name: str, value: Any, default: Any) -> Any:
             return adapter.validate_python(value)
     except ValidationError:
         pass
-    words = _KINDS.get(kind, "left as it is")
-    raise ParameterError(f"{name} is {value!r}; it must be {words}, for example {default!r}.")
+    requirement = f"{_KINDS[kind]}, for example {default!r}" if kind in _KINDS else f"left at its default, {default!r}"
+    raise ParameterError(f"{name} is {value!r}; it must be {requirement}.")

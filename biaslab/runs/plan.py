@@ -49,8 +49,8 @@ class Planned:
         n, n_clusters = self.design.sizes(points * self.scale, confidence)
         if n:
             return max(ceil(self.size * n / self.design.images - 1e-9), 1), ""
-        hint = f"; {n_clusters:,} {self.clusters} at {self.size:,} images do" if n_clusters else ""
-        return 0, f"no number at {self.design.clusters:,} {self.clusters}{hint}"
+        hint = f"; {n_clusters:,} {self.clusters} with {self.size:,} images each suffice" if n_clusters else ""
+        return 0, f"not possible with {self.design.clusters:,} {self.clusters}{hint}"
 
 
 def headlines(folder: Path) -> Iterator[Headline]:
@@ -107,7 +107,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     """
     if not 0 < points < 50:
         raise ParameterError(
-            f"--precision is {points:g}; allowed are percentage points above 0 and below 50, such as 5."
+            f"--precision is {points:g}; it must be a number of percentage points above 0 and below 50, such as 5."
         )
     folder = find_run(run, Path(outputs))
     check_tables(folder, record := records.read(folder))
@@ -116,8 +116,8 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     headline_plans, components = plan_designs(folder, parameters, confidence)
     if not headline_plans:
         raise ParameterError(
-            f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
-            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
+            f"The run {record['run']!r} has no headline estimate from images of people: its values are published in "
+            "papers, or its notebooks measure none. Use a run of 'biaslab audit', for example with --preset quick."
         )
     from_folder = str(parameters.get("model")).startswith(IMAGES)
     # Existing images have no seed.
@@ -134,13 +134,13 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         percents = zip(parts["part"], parts["percent"], strict=True)
         shares = ", ".join(f"{words.get(part, part)} {percent:.0f}%" for part, percent in percents if percent > 0)
-        yield f"Variance of {measure} of {model}: {shares or 'none'}."
+        yield f"Variance components of {measure} of {model}: {shares or 'none'}."
     if not sizes:
         yield from problems
         if from_folder:
-            yield "The images come from a folder: add images up to the numbers in the table, and run again."
+            yield "The images come from a folder. Add images up to the numbers in the table, and run again."
         elif not all(headline.setting for headline in headline_plans):
-            yield "The file of prompts sets the number of images: increase its column n, and run again."
+            yield "The file of prompts sets the number of images. Increase the numbers in its column n, and run again."
     else:
         options = [word for name, n in sizes.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"
@@ -149,7 +149,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
 
 def _table(headline_plans: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sample sizes, and the images for other half-widths."""
-    rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt or group", "images", "price")]
+    rows = [(f"margin of error ({format_level(confidence)})", "±", "images per prompt or group", "images", "price")]
     for headline in headline_plans:
         lines = [(headline.name, headline.design.half_width(confidence), headline.size, "")]
         lines += [("  to reach", p * headline.scale, *headline.choose_size(p, confidence)) for p in points]

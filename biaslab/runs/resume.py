@@ -31,11 +31,11 @@ OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "
 def read_earlier(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
     """Return the records of the notebooks in the run's folder, and whether it contains another run to replace."""
     if (folder / records.FILE).exists():
-        fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
+        fix = "Choose another name with --set run=NAME, or replace the run with --overwrite."
         try:
             earlier = records.read(folder, needs=_NEEDS, fix=fix)
             if difference := _difference(earlier, record):
-                raise RunError(f"{folder} holds another run ({difference}). {fix}")
+                raise RunError(f"{folder} contains another run ({difference}). {fix}")
         except RunError:
             if not overwrite:
                 raise
@@ -45,7 +45,7 @@ def read_earlier(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict
         return earlier["notebooks"], False
     if folder.exists() and any(folder.iterdir()):
         raise RunError(
-            f"{folder} exists, is not empty and holds no run.json, so it is not a run of biaslab. "
+            f"{folder} is not empty and contains no run.json, so it is not a run of biaslab. "
             "Choose another name with --set run=NAME, or move the folder away."
         )
     return [], False
@@ -122,13 +122,15 @@ def select_jobs(
     by_slug = {n["slug"]: n for n in earlier if not force}
     remaining_jobs, changes = [], _find_altered_tables(folder, earlier)
     notes = [
-        f"{slug} is left out: its table {name} is of another version." for slug, name in lost_tables.items() if name
+        f"{slug} is omitted, because its table {name} is from another version."
+        for slug, name in lost_tables.items()
+        if name
     ]
     for name, change in changes.items():
         # A changed table must not become a measurement of this run.
         (folder / name).unlink(missing_ok=True)
         if slugs := [n["slug"] for n in kept_records if name in n.get("measured", {})]:
-            notes.append(f"{change}, so it is left out until {', '.join(slugs)} is executed again.")
+            notes.append(f"{change}, so it is omitted until {', '.join(slugs)} is executed again.")
     for job in jobs:
         record = by_slug.get(job.slug, {})
         is_finished = record.get("status") in ("ok", "skipped") and record.get("fingerprint") == job.fingerprint
@@ -187,7 +189,7 @@ def check_tables(folder: Path, record: Mapping) -> None:
     """Raise RunError if a table of a run, results or measurements, has changed or is missing since the run ended."""
     digests = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
     if change := describe_changes(folder, digests):
-        fix = "Start the run again: it creates them again from the results of its notebooks."
+        fix = "Start the run again to recreate them from the results of its notebooks."
         raise RunError(f"In {folder}, {change} since the run ended. {fix}")
 
 
@@ -198,7 +200,7 @@ def _difference(earlier: Mapping, record: Mapping) -> str:
     messages = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in keys]
     old, new = earlier.get("inputs", {}), record["inputs"]
     if not messages and old != new:
-        messages = [f"{path} has changed or is another" for path in new if old.get(path) != new[path]]
+        messages = [f"{path} has changed or is another file" for path in new if old.get(path) != new[path]]
     # Other notebooks may have used other judges.
     old, new = earlier.get("judges", {}), record["judges"]
     if not messages:

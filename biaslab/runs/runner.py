@@ -155,7 +155,7 @@ def _only_one(folder: Path) -> Iterator[None]:
         with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
             yield
     except Timeout:
-        message = f"Another process is writing to {folder}; wait for it or use another run name."
+        message = f"Another process is writing to {folder}. Wait until it ends, or use --set run=NAME."
         raise RunError(message) from None
 
 

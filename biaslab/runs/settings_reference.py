@@ -20,7 +20,7 @@ from biaslab.schema.groups import Group, Place, allowed_range, fields
 from biaslab.schema.values import flatten
 from biaslab.settings import Settings
 
-_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
+_TYPES = {str: "string", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def find_declared(word: str = "") -> list[Declared]:
     if new := old_names.replacement("settings", query):
         raise UnknownNameError(f"The setting {query} is now {new}.")
     hint = name_help(query, [setting.name.rpartition(".")[2] for setting in settings])
-    raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {hint}")
+    raise UnknownNameError(f"No setting has {word!r} in its name or description. {hint}")
 
 
 def groups() -> dict[str, str]:
@@ -81,14 +81,15 @@ def _all() -> Iterator[Declared]:
         place = next((m for m in info.metadata if isinstance(m, Place)), None)
         kind = _kind(info.annotation)
         if place:
-            kind = kind.replace("text", "path" if place.always and not place.words else "name or path")
+            words = ("path", "paths") if place.always and not place.words else ("name or path", "names or paths")
+            kind = kind.replace("strings", words[1]).replace("string", words[0])
         yield Declared(name, kind, default, limits, info.description or "", tuple(package_defaults.get(name, ())))
 
 
 def _kind(annotation: Any) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return "one of " + ", ".join(f"`{value}`" if value else "empty" for value in inner)
+        return "one of " + ", ".join(f"`{value}`" for value in inner if value) + ", or empty" * ("" in inner)
     if origin is tuple:
         return f"list of {_kind(inner[0]).removeprefix('one of ')}" + "s" * (inner[0] in (str, float))
     if origin in (Union, types.UnionType):
@@ -107,10 +108,12 @@ def _find_package_defaults() -> dict[str, list[str]]:
             text = value if isinstance(value, str) else json.dumps(value)
             values.setdefault((name, text), []).append(_package(plugins.entry_points(plugins.MODELS)[model]))
     for (name, text), packages in values.items():
-        texts_by_setting.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(packages))}: {text}")
+        texts_by_setting.setdefault(name, []).append(
+            f"default for models from {', '.join(dict.fromkeys(packages))}: {text}"
+        )
     if points := plugins.entry_points(plugins.CORPORA):
         corpora = ", ".join(f"{corpus} ({_package(point)})" for corpus, point in points.items())
-        texts_by_setting.setdefault("captions.corpus", []).append(f"packages bring: {corpora}")
+        texts_by_setting.setdefault("captions.corpus", []).append(f"from installed packages: {corpora}")
     return texts_by_setting
 
 

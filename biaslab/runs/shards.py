@@ -41,7 +41,7 @@ def compute(
     if not os.environ.get(kernels.PREFLIGHT_DONE):
         dry_run.run_preflight(run_jobs, progress)
     if not open_pipelines:
-        raise ParameterError("The notebooks of this run have no work to share; set source to 'pipeline'.")
+        raise ParameterError("The notebooks of this run have no work for shards. Set source to 'pipeline'.")
     last_sentences: list[str] = []
     pause, longest = _WAITS
     while remaining := [

@@ -55,7 +55,7 @@ NameOrPath = Annotated[str, Place()]
 Folder = Annotated[str, Place(always=True)]
 """A folder."""
 _KINDS = {
-    "string": "a text",
+    "string": "a string",
     "int": "a whole number",
     "float": "a number",
     "finite": "a finite number",
@@ -204,16 +204,16 @@ def _describe_problem(root: type[Group], error: Mapping[str, Any]) -> str:
     group = _find_inner_group(info) if info else None
     if info is None or group:
         inner = ", ".join(names(group)[:3]) if group else ""
-        return f"{prefix}{name} is a group of settings: give a mapping of its names, such as {inner}, to values."
-    verb = "holds" if len(path) < len(error["loc"]) else "is"
+        return f"{prefix}{name} is a group of settings; set it to a mapping of names, such as {inner}, to values."
+    verb = "contains" if len(path) < len(error["loc"]) else "is"
     statement = f"{prefix}{name} {'cannot be used' if _extra(info, 'secret') else f'{verb} {value!r}'}"
     if kind == "literal_error":
         return f"{statement}. {name_help(str(value), _QUOTED.findall(ctx['expected']))}"
     if kind == "too_short":
-        return f"{statement}; give one or more."
+        return f"{statement}; specify at least one value."
     if kind.startswith(("greater_than", "less_than")):
-        return f"{statement}; allowed is {allowed_range(info)}."
-    words = next((w for k, w in _KINDS.items() if kind.startswith(k)), "a value of another kind")
+        return f"{statement}; it must be {allowed_range(info)}."
+    words = next((w for k, w in _KINDS.items() if kind.startswith(k)), "a value of another type")
     example = f", for example {info.default!r}" if verb == "is" and info.default not in (None, "", (), {}) else ""
     return f"{statement}; it must be {words}{example}."
 
@@ -228,8 +228,9 @@ def allowed_range(info: FieldInfo) -> str:
     limits = {k: getattr(m, k) for m in info.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
     if not limits:
         return ""
-    low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
-    high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
+    words = {key: f"{limit:,.10g}" for key, limit in limits.items()}
+    low = words["ge"] if "ge" in words else f"above {words['gt']}" if "gt" in words else ""
+    high = words["le"] if "le" in words else f"below {words['lt']}" if "lt" in words else ""
     text = f"{low} to {high}" if low and high else f"{low} or more" if "ge" in limits else low or f"up to {high}"
     return f"{text} {_extra(info, 'unit') or ''}".strip()
 

@@ -39,7 +39,7 @@ def message(section: str, name: str, where: str = "", *, text: str = "{}") -> st
         text: How the error writes a name, such as ``biaslab {}`` for a command.
     """
     new = replacement(section, name)
-    return new and f"{text.format(name)} is now {text.format(new)}{where and f': rename it in {where}'}."
+    return new and f"{text.format(name)} is now {text.format(new)}{where and f'; rename it in {where}'}."
 
 
 def check(section: str, names: Iterable[str], where: str = "", *, text: str = "{}") -> None:

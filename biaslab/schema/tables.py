@@ -115,7 +115,7 @@ class Schema:
             c.of not in units or c.unit not in ("", units[c.of]) for c in limits
         ):
             raise InputError(
-                f"Table {self.name} has limits that are not the lower and upper one of one column, in its unit."
+                f"Table {self.name} has limits that are not the lower and upper limit of one column, in its unit."
             )
         columns = tuple(replace(c, unit=units[c.of]) if c.of else c for c in self.columns)
         object.__setattr__(self, "columns", columns)
@@ -187,8 +187,8 @@ def _schemas(declaration_files: tuple[tuple[Path, str], ...]) -> dict[str, Schem
         for name, declared in declarations["tables"].items():
             if name in schemas_by_name:
                 raise InputError(
-                    f"{package_of[name]} and {package} both declare the table {name!r}; one has to call it otherwise, "
-                    "or to be uninstalled."
+                    f"{package_of[name]} and {package} both declare the table {name!r}. Rename the table in one of "
+                    "these packages, or uninstall one."
                 )
             if table := declared.get("by_judge_of"):
                 schemas_by_name[name] = _repeat_by_judge(name, schemas_by_name[table])
@@ -218,7 +218,7 @@ def _unsaved_columns(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tu
 
 def _repeat_by_judge(name: str, base: Schema) -> Schema:
     """Return the table that repeats another for each of ``judging.extra_judges``, with two more columns."""
-    text = "The same once for each judge that `judging.extra_judges` names."
+    text = "The same table for each judge in `judging.extra_judges`."
     columns = tuple({c.name: c for c in (*base.columns, *_BY_JUDGE)}.values())
     return Schema(name, f"{base.title}, by judge", text, columns, paper=base.paper, by_judge_of=base.name)
 
@@ -262,7 +262,7 @@ def schema(name: str) -> Schema:
         return declared[name]
     if name.partition("_")[0] in {schemas_declared.partition("_")[0] for schemas_declared in declared}:
         raise unknown_name("table", name, declared)
-    return Schema(name, name.replace("_", " ").capitalize(), "A table of the reader's own.", ())
+    return Schema(name, name.replace("_", " ").capitalize(), "A user-defined table.", ())
 
 
 def check(
@@ -295,7 +295,7 @@ def check(
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
     if keys and (twice := out.duplicated(keys)).any():
         row = out.loc[twice, keys].iloc[0].to_dict()
-        raise InputError(f"{where} has two rows for {row}; each may occur once.")
+        raise InputError(f"{where} has two rows for {row}; keep one.")
     columns_present = [c.name for c in present]
     return out[columns_present + [c for c in out.columns if c not in columns_present]].reset_index(drop=True)
 
@@ -314,8 +314,8 @@ def _numbers(series: pd.Series, column: Column, where: str, finite: bool) -> pd.
     wrong = unknown | (np.isinf(plain) & finite)
     if wrong.any():
         raise InputError(
-            f"{where}: {column.name} is {str(series[wrong].iloc[0])[:60]!r} in row {int(wrong.argmax()) + 1}; give a "
-            "finite number, or leave the cell empty where there is none."
+            f"{where}: {column.name} is {str(series[wrong].iloc[0])[:60]!r} in row {int(wrong.argmax()) + 1}; enter a "
+            "finite number, or leave the cell empty if there is no value."
         )
     # Floats can exceed a limit by rounding (100 * x / x can be 100.00000000000001); they are set to the limit.
     is_beyond = (plain < column.low) | (plain > column.high)
@@ -324,9 +324,11 @@ def _numbers(series: pd.Series, column: Column, where: str, finite: bool) -> pd.
     clipped = values.clip(column.low, column.high)
     outside = is_beyond & ~np.isclose(values, clipped, rtol=1e-10, atol=1e-10)
     if outside.any():
-        allowed = add_unit(f"{column.low:g} to {column.high:g}", column.unit)
+        has_limits = np.isfinite([column.low, column.high])
+        bounds = f"{column.low:g} to {column.high:g}" if has_limits.all() else f"{column.low:g} or more"
+        allowed = add_unit(bounds if has_limits[0] else f"{column.high:g} or less", column.unit)
         raise InputError(
-            f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
+            f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; it must be "
             f"{allowed}."
         )
     return clipped
@@ -366,7 +368,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     """
     declared = {c.name: c for c in schema(name).columns}
     if not os.path.isfile(path):
-        raise InputError(f"{path} does not exist; it should hold the table {name}.")
+        raise InputError(f"{path} does not exist; it should contain the table {name}.")
     reading.check(path, most=MAX_BYTES)
     frame = delimited.table(Path(path))
     names = [_remove_guard(column).strip() for column in frame.columns]

@@ -31,10 +31,10 @@ def check(name: str, value: Any) -> None:
             return
         name, value, depth = todo.pop()
         if n == MAX_VALUES:
-            raise ParameterError(f"{name} is one of more than {MAX_VALUES:,} values; give fewer.")
+            raise ParameterError(f"{name} exceeds the maximum of {MAX_VALUES:,} values; specify fewer values.")
         if isinstance(value, Mapping | list | tuple) and depth == MAX_DEPTH:
             raise ParameterError(
-                f"{name[:100]} is nested {MAX_DEPTH} mappings or lists deep; that is more than any parameter needs."
+                f"{name[:100]} is nested more than {MAX_DEPTH} mappings or lists deep, which no parameter needs."
             )
         if isinstance(value, Mapping):
             for key in value:
@@ -43,10 +43,12 @@ def check(name: str, value: Any) -> None:
         elif isinstance(value, list | tuple):
             todo += [(name, inner, depth + 1) for inner in reversed(value)]
         elif isinstance(value, str) and _UNUSABLE.search(value):
-            raise ParameterError(f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out.")
+            raise ParameterError(
+                f"{name} is {value[:60]!a}, which contains a null byte or half a character; remove it."
+            )
         elif isinstance(value, int) and abs(value) > MAX_INTEGER:
             # Python cannot format integers of more than 4,300 digits.
-            raise ParameterError(f"{name} is a whole number beyond what is allowed: {-MAX_INTEGER} to {MAX_INTEGER}.")
+            raise ParameterError(f"{name} is a whole number outside the range {-MAX_INTEGER} to {MAX_INTEGER}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
 

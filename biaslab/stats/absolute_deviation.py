@@ -416,6 +416,6 @@ def _youden(sensitivity: ArrayLike, specificity: ArrayLike) -> np.ndarray:
     if (youden <= 0).any():
         raise InputError(
             f"sensitivity + specificity must exceed 1, got {1 + youden[youden <= 0].flat[0]:g}: the judge is no better "
-            "than chance; check that its labels are not swapped."
+            "than chance. Check that its labels are not swapped."
         )
     return youden

@@ -107,7 +107,7 @@ def hierarchical_bootstrap(
     drawing = IndependentSampling(n.shape[1]) if drawing is None else drawing
     drawing = CombinedSampling(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
-        raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
+        raise InputError(f"drawing has {drawing.cells} cells, but counts and n have {n.shape[1]}.")
     has_images = np.any(n > 0, axis=1)
     counts, n, drawing = counts[has_images], n[has_images], drawing.select_groups(has_images)
     groups = len(n)

@@ -36,8 +36,8 @@ def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
             if (places < 0).any():
                 raise InputError(
                     f"{names[0]} and {name} have different labels in their {'columns' if axis else 'index'}: "
-                    f"{list(order[:3])} and {list(labels[:3])} come first. Give both the same labels, each once, or "
-                    "arrays (.to_numpy()) to match them by position."
+                    f"{list(order[:3])} and {list(labels[:3])} come first. Use the same unique labels in both, or "
+                    "pass arrays (.to_numpy()) to match them by position."
                 )
             arrays[name] = arrays[name].take(places, axis=axis)
     return list(arrays.values())
@@ -93,8 +93,8 @@ def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: floa
     is_invalid = np.isinf(array) | (array < low - 1e-9) | (array > high + 1e-9)
     if is_invalid.any():
         span = f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
-        allowed_range = "any finite number" if np.isinf(low) else span
-        raise InputError(f"{name} holds {array[is_invalid].flat[0]:g}; allowed is {allowed_range} or NaN.")
+        allowed_range = "a finite number" if np.isinf(low) else span
+        raise InputError(f"{name} contains {array[is_invalid].flat[0]:g}; it must be {allowed_range}, or NaN.")
     return array
 
 
@@ -109,7 +109,7 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
         return list(np.broadcast_arrays(*checked.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in checked.items())
-        raise InputError(f"These shapes do not fit together: {shapes}. Give arrays that broadcast.") from None
+        raise InputError(f"These shapes do not match: {shapes}. Pass arrays that can be broadcast.") from None
 
 
 def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
@@ -123,7 +123,9 @@ def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArra
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
     is_missing = np.isnan(flat)
     if is_missing.any() and not skip_nan:
-        raise InputError(f"{name} has {is_missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out.")
+        raise InputError(
+            f"{name} contains {is_missing.sum()} NaN among {flat.size} values; pass skip_nan=True to ignore them."
+        )
     return flat[~is_missing]
 
 
@@ -165,7 +167,7 @@ def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArr
     """
     array = check_numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
-        raise InputError(f"{name} holds NaN; give shares from 0 to 1.")
+        raise InputError(f"{name} contains NaN; it must contain shares from 0 to 1.")
     return array
 
 
@@ -179,7 +181,7 @@ def confidence_level(confidence: float) -> float:
 def replicate_count(replicates: int) -> int:
     """Return ``replicates`` if it is a single whole number of at least 2. Raises InputError: It is not."""
     if np.ndim(replicates):
-        raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
+        raise InputError(f"replicates must be a whole number, got {replicates!r:.80}.")
     return int(check_whole(replicates, "replicates", minimum=2))
 
 
@@ -191,7 +193,7 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         return seed
     if seed is None or isinstance(seed, bool) or np.ndim(seed):
-        raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
+        raise InputError("seed must be a whole number, for example seed=0, so that results are reproducible.")
     return np.random.default_rng(int(check_whole(seed, "seed")))
 
 

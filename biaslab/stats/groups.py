@@ -59,11 +59,12 @@ def by_group(
         check(frame)
     if incomplete_keys := [key for key in keys if frame[key].isna().any()]:
         raise InputError(
-            f"The key {incomplete_keys[0]!r} has missing values, which belong to no group; name or drop these rows."
+            f"The key {incomplete_keys[0]!r} has missing values, which belong to no group; fill in or drop these rows."
         )
     if overall and (frame[keys[-1]] == overall).any():
         raise InputError(
-            f"A group of {keys[-1]!r} is called {overall!r}, as the estimate over all groups is; rename it."
+            f"A group of {keys[-1]!r} is called {overall!r}, which is the name of the estimate over all groups; rename "
+            "it."
         )
     table = []
     for names, rows in _groups(frame, keys, overall):
@@ -109,8 +110,8 @@ def share(
         values = frame[column].dropna().unique()
         if isinstance(value, str) and len(values) and value not in {*values, *labels}:
             raise InputError(
-                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, values[:6]))}. Give "
-                f"one of these, or name {value!r} in labels where it could occur and does not."
+                f"No row has {value!r} in the column {column!r}, which contains {', '.join(map(repr, values[:6]))}. "
+                f"Use one of these, or include {value!r} in labels if it could occur but does not."
             )
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
@@ -147,10 +148,10 @@ def stereotype_score(
         check_columns(rows, (gender, stereotype))
         spellings = sorted({*rows[gender].astype(str)} & _OTHER_SPELLINGS)
         if spellings:
-            raise InputError(f"The column {gender!r} holds {spellings[0]!r}; write {' or '.join(map(repr, GENDERS))}.")
+            raise InputError(f"The column {gender!r} contains {spellings[0]!r}; use {' or '.join(map(repr, GENDERS))}.")
         classified = rows[rows[gender].isin(GENDERS)]
         if not classified[stereotype].isin(GENDERS).all():
-            raise InputError(f"The column {stereotype!r} must hold {' or '.join(map(repr, GENDERS))}.")
+            raise InputError(f"The column {stereotype!r} must contain {' or '.join(map(repr, GENDERS))}.")
         row = share_of_fits(classified.assign(fits=classified[gender] == classified[stereotype]))
         ends = {name: 2 * row.pop(end) - 100 for name, end in zip(_SCORE, _SHARE, strict=True)}
         return ends | row

@@ -176,7 +176,8 @@ def mean_interval(
         clusters = np.asarray(clusters)
         if clusters.shape != all_values.shape:
             raise InputError(
-                f"There are {all_values.size} values and clusters of shape {clusters.shape}; give one for each."
+                f"There are {all_values.size} values, but clusters have the shape {clusters.shape}; pass one cluster "
+                "per value."
             )
         codes = np.unique(clusters[~np.isnan(all_values)], return_inverse=True)[1]
         error = clustered_error(np.bincount(codes, values - mean) / n)
@@ -199,7 +200,7 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
     x, y = checks.check_numbers(x, "x"), checks.check_numbers(y, "y")
     confidence = checks.confidence_level(confidence)
     if x.shape != y.shape or x.ndim != 1:
-        raise InputError(f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}.")
+        raise InputError(f"x and y must be one-dimensional and of equal length, got shapes {x.shape} and {y.shape}.")
     # A pair is missing where either is.
     x, y = (checks.check_sample(side + 0 * other, "x or y", skip_nan) for side, other in ((x, y), (y, x)))
     n = x.size
@@ -249,7 +250,9 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     values = checks.check_sample(checks.check_shares(values, "values"), "values")
     groups = np.asarray(groups)
     if groups.shape != values.shape:
-        raise InputError(f"There are {values.size} values and groups of shape {groups.shape}; give one for each.")
+        raise InputError(
+            f"There are {values.size} values, but groups have the shape {groups.shape}; pass one group per value."
+        )
     if not values.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
     value = values.mean()
@@ -382,7 +385,7 @@ def halves_interval(
     """
     n_rows, n_labels = ([len(array) for array in side] for side in (samples, groups))
     if n_rows != n_labels:
-        raise InputError(f"The samples have {n_rows} rows, groups are {n_labels}; give one for each row.")
+        raise InputError(f"The samples have {n_rows} rows, but there are {n_labels} groups; pass one group per row.")
     pairs = [checks.align((0,), samples=array, groups=labels) for array, labels in zip(samples, groups, strict=True)]
     samples, groups = [np.asarray(array) for array, _ in pairs], [np.asarray(labels) for _, labels in pairs]
     rng, confidence = checks.generator(seed), checks.confidence_level(confidence)

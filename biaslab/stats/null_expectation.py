@@ -128,7 +128,7 @@ def corrected_mad(counts: ArrayLike, subset_size: ArrayLike | None = None) -> ND
 
 def _center(center: float) -> float:
     if np.ndim(center) or not 0 <= center <= 1:
-        raise InputError(f"center must be one share between 0 and 1, got {center!r}.")
+        raise InputError(f"center must be a share between 0 and 1, got {center!r}.")
     return float(center)
 
 

@@ -114,7 +114,8 @@ def prediction_powered(
     y = checks.check_shares(annotations, "annotations", allow_nan=True)
     if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
-            "Give a count, n and coefficient by group, and a group, prediction and annotation for each annotated one."
+            "Pass a count, n and coefficient for each group, and a group, prediction and annotation for each annotated "
+            "person."
         )
     confidence = checks.confidence_level(confidence)
     image = np.arange(group.size) if images is None else np.unique(np.asarray(images), return_inverse=True)[1]

@@ -65,7 +65,7 @@ def load_measured(
         _check_unchanged(folder, path)
         return _check_plausible(_normalize_names(tables.read(path, name), name, path), name, path)
     table_names = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
-    raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, table_names)}")
+    raise MissingInputError(f"{source} contains no {name}.csv. {name_help(name, table_names)}")
 
 
 def _check_unchanged(folder: Path, path: Path) -> None:
@@ -76,11 +76,11 @@ def _check_unchanged(folder: Path, path: Path) -> None:
         files, name = json.loads(reading.text(record)).get("files", {}), path.relative_to(folder).as_posix()
         changed = name in files and reading.describe_changes(folder, {name: files[name]})
     except (ValueError, AttributeError, TypeError, RecursionError):
-        raise InputError(f"{record} is not the record of a run; start the run again, or remove the file.") from None
+        raise InputError(f"{record} is not the record of a run. Start the run again, or remove the file.") from None
     if changed:
         raise InputError(
             f"{path} was changed since the run ended. Start the run again, or copy the table into another folder to "
-            "use it as your own."
+            "use the changed version."
         )
 
 
@@ -158,10 +158,10 @@ def _missing_table_error(source: str, name: str, table_names: Iterable[str]) -> 
     """Return the error for a table that ``source`` lacks: a MissingInputError if another source can contain it."""
     if name not in _list_tables():
         return unknown_name(f"table of measurements in {source}", name, table_names)
-    options = "set source to 'published', or to a folder with this table"
+    options = "Set source to 'published', or to a folder with this table"
     if name not in _printed_tables():
-        options = "it takes images. Set source to 'pipeline', or to a folder with this table"
-    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {options}.")
+        options = "It is measured on images. Set source to 'pipeline', or to a folder with this table"
+    return MissingInputError(f"{source[0].upper()}{source[1:]} has no table {name}. {options}.")
 
 
 def _normalize_names(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
@@ -181,16 +181,19 @@ def _check_plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame
         return frame
     share, n = frame["percent_female"], frame["n"]
     if share.max() <= 1 and (share > 0).any():
-        raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
+        raise InputError(
+            f"{path}: every percent_female is at most 1, so the shares seem to be fractions (0–1). Multiply them by "
+            "100."
+        )
     bad = share.notna() & ((n < 1) | (n % 1 != 0) | n.isna())
     if bad.any():
         raise InputError(
             f"{path}: n is {n[bad].iloc[0]:g} in row {int(bad.to_numpy().argmax()) + 1}; it counts images, so it must "
-            "be a whole number of 1 or more."
+            "be a whole number of at least 1."
         )
     if _is_rated(name) and frame["source"].nunique() < 2:
         raise InputError(
-            f"{path}: source is {', '.join(sorted(set(frame['source']))) or 'nowhere given'}; amplification needs "
+            f"{path}: source is {', '.join(sorted(set(frame['source']))) or 'empty'}; amplification needs both "
             "'training' and 'generated'."
         )
     return frame
@@ -209,7 +212,7 @@ def read_tables(request: Request) -> None:
     elif source not in names():
         table_names = [name for name in _list_tables() if has_table(name, source=source)]
         if not table_names:
-            raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_list_tables())}.")
+            raise InputError(f"{source} contains none of the tables that notebooks read: {', '.join(_list_tables())}.")
         for name in table_names:
             load_measured(name, source=source)
 

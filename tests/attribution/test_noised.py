@@ -87,7 +87,7 @@ def test_maps_are_those_of_each_image_and_level_alone(mini, images, monkeypatch)
 
 def test_what_cannot_be_looked_at_is_refused(mini, images, folders):
     small = [image[:32, :32] for image in images]
-    with pytest.raises(ParameterError, match="64 x 64 pixels, and these are 32 x 32"):
+    with pytest.raises(ParameterError, match="64 x 64 pixels, but these have 32 x 32"):
         map_words(mini, small, TEXTS, WORDS, keys=KEYS)
     sdxl = load(folders("sdxl"), GenerationSettings(steps=1, height=32, width=32, dtype="float32"))
     with pytest.raises(ParameterError, match="this is a StableDiffusionXLPipeline"):

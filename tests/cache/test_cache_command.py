@@ -113,7 +113,7 @@ def test_a_stage_is_pruned_by_its_name(root, capsys):
 @pytest.mark.parametrize("given", [["prune"], ["--yes"], ["prune", "--yes"], ["--days", "1"], ["--stage", "a"]])
 def test_who_does_not_say_what_to_prune_is_asked(root, capsys, given):
     compute(root)
-    error = "biaslab: Select the results to prune: biaslab cache prune --days N, --stage NAME, or both.\n"
+    error = "biaslab: To select results to prune: biaslab cache prune with --days N, --stage NAME, or both.\n"
     assert run(capsys, *given)[::2] == (2, error)
     for days in ("-1", "nan", "inf"):
         assert "must be a number of days, 0 or more" in run(capsys, "prune", "--days", days)[2]
@@ -180,7 +180,7 @@ def test_a_result_whose_lock_is_held_stays(root, capsys):
     with locked(next(folder.glob("*.parquet"))):
         for arguments in ([], ["--yes"]):
             status, said, _ = run(capsys, "prune", "--days", "0", *arguments)
-            assert status == 0 and f"Not deleted, in use by a process: indicators/{folder.name}\n" in said
+            assert status == 0 and f"In use by a process, so not deleted: indicators/{folder.name}\n" in said
     assert set(computed(root)) == {folder}
     assert len(prune(root, days=0, delete=True)[0]) == 1
 

@@ -106,7 +106,7 @@ def test_data_and_weights_count_where_a_module_reads_files(site):
 def test_what_is_not_there_is_said(site):
     for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
         entry = site(value, PACKAGE)
-        with pytest.raises(ParameterError, match=f"^guest names the module {module}, which is not there"):
+        with pytest.raises(ParameterError, match=f"^guest refers to the module {module}, whose source file is missing"):
             code_digest.entry_digest(entry)
 
 

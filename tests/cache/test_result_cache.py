@@ -194,9 +194,9 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
 @pytest.mark.parametrize(
     ("number", "what", "fix"),
     [
-        (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
+        (errno.EACCES, "This user may not use {}.", "give this user read and write access, or"),
         (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
-        (errno.ENOTDIR, "A file is in the place of a folder: {}.", "move that file away, or"),
+        (errno.ENOTDIR, "A file is where a folder is needed: {}.", "move the file away, or"),
         (errno.ENOENT, "{} does not exist and cannot be created.", "create its folder, or"),
     ],
 )
@@ -236,7 +236,7 @@ def test_other_errors_keep_their_words():
     assert explain_error(ValueError("x is 3")) == "x is 3"
     # Without a name of its own.
     assert explain_error(OSError(errno.ENOSPC, ""), hint="Do this: {fix}.") == (
-        "No space left to write what it needs, perhaps where temporary files are. Do this: free some space."
+        "No space left to write a file that is needed, possibly a temporary file. Do this: free some space."
     )
 
 
@@ -246,14 +246,14 @@ def test_lock_on_a_file_system_without_locks_names_the_path_and_a_fix(tmp_path, 
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    fix = r"shard\.parquet has no locks.*: mount it with locks, or move.* local disk"
+    fix = r"shard\.parquet does not support file locks.*, mount it with lock support, or move.* local disk"
     with pytest.raises(RunError, match=fix), locked(tmp_path / "shard.parquet"):
         pass
 
 
 def test_explain_error_of_a_long_temporary_path_names_tmpdir(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    fix = f"The folder of temporary files, {tmp_path}, has a path that is too long. Set TMPDIR to a shorter one."
+    fix = f"The path of the folder of temporary files, {tmp_path}, is too long. Set TMPDIR to a shorter path."
     assert explain_error(OSError("AF_UNIX path too long")) == fix
     assert explain_error(OSError(errno.ENAMETOOLONG, "too long", str(tmp_path / "socket"))) == fix
     assert "choose shorter names" in explain_error(OSError(errno.ENAMETOOLONG, "too long", "/data/name"))
@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_named(tmp_path):
     with pytest.raises(TypeError, match="ndarray is not JSON serializable"):
         store.stage("a", {"x": np.zeros(3)})
     mixed = store.stage("a", {}, lambda rows: pd.DataFrame({"a": [1, "b"]}))
-    with pytest.raises(InputError, match="does not fit in Parquet"):
+    with pytest.raises(InputError, match="cannot be written as Parquet"):
         mixed.compute(UNITS, shard_rows=3, progress=False)
 
 
@@ -305,7 +305,7 @@ def test_shares_make_the_whole(tmp_path):
     whole = ResultCache(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
         stage = ResultCache(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))
-        with pytest.raises(UnfinishedError, match=r"squares: this shard is done; . of 7 pieces remain"):
+        with pytest.raises(UnfinishedError, match=r"squares: this shard is done; . of 7 chunks remain"):
             stage.compute(UNITS, shard_rows=1, progress=False)
     # The last share finds what the others did, and a store without shares has nothing left to do.
     last = ResultCache(tmp_path, share=(2, 3)).stage("squares", {}, squares(calls[2]))
@@ -314,7 +314,7 @@ def test_shares_make_the_whole(tmp_path):
     pd.testing.assert_frame_equal(stage.compute(UNITS, shard_rows=1), whole)
     assert calls == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]], 3: []}
     for share in ((3, 3), (-1, 3), (0, 0)):
-        with pytest.raises(ParameterError, match=r"The shard is .*; it must be one of 0/n"):
+        with pytest.raises(ParameterError, match=r"The shard is .*; with n shards, it must be one of 0/n to n-1/n"):
             ResultCache(tmp_path, share=share)
 
 
@@ -327,7 +327,9 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     # The processes of a host share its code.
     fill.host = "another host"
     other = pickle.dumps(fill)
-    with pytest.raises(RunError, match=r"has other code than the process that submitted.*the same versions of biaslab"):
+    with pytest.raises(
+        RunError, match=r"has different code from the process that submitted.*the same versions of biaslab"
+    ):
         pickle.loads(other)
 
 

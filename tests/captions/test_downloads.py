@@ -474,7 +474,7 @@ def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeyp
             real(path, data[:10])
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Fetched images stay"):
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Downloaded images remain"):
         patch.setattr(pathlib.Path, "write_bytes", full)
         fetch("red/1", "red/2")
     assert fetch("red/1", "red/2")["status"].tolist() == ["ok", "ok"]

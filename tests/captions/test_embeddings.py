@@ -143,7 +143,7 @@ def test_a_text_without_a_token_is_refused(monkeypatch, dtype):
     monkeypatch.setattr(tokenizer.backend_tokenizer, "post_processor", TemplateProcessing("$A"))
     assert [len(ids) for ids in tokenizer(["", "nurse"])["input_ids"]] == [0, 1]
     assert encoder.encode(["a nurse", "x"]).shape == (2, 384)
-    with pytest.raises(InputError, match="makes no token of the text '', so it has no vector"):
+    with pytest.raises(InputError, match="finds no token in the text '', so it has no vector"):
         encoder.encode(["a nurse", "", "x"])
 
 
@@ -214,7 +214,7 @@ def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
     embeddings._model.cache_clear()
     digest = hashlib.sha256(b"x").hexdigest()
     for use in (lambda: Encoder().encode(["x"]), lambda: Encoder().digest):
-        with pytest.raises(InputError, match=rf"is {digest}, it should be {DEFAULT_SHA256}"):
+        with pytest.raises(InputError, match=rf"is {digest}, but should be {DEFAULT_SHA256}"):
             use()
     (package / "model" / "model.safetensors").unlink()
     with pytest.raises(InputError, match="SHA-256 is missing"):

@@ -183,11 +183,14 @@ def test_names_that_spacy_finds(fake_spacy):
 
 def test_spacy_or_its_model_that_is_not_installed_is_named(fake_spacy, monkeypatch):
     fake_spacy(None)
-    with pytest.raises(ParameterError, match="python -m spacy download en_core_web_lg; or set it to 'gazetteer'"):
+    with pytest.raises(
+        ParameterError,
+        match=r"python -m spacy download en_core_web_lg`, or set captions.name_recognizer to 'gazetteer'",
+    ):
         indicators(["x"], name_recognizer="spacy")
     # None in place of a module makes its import fail, whether it is installed or not.
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(ParameterError, match=r"which is not installed .*: pip install spacy"):
+    with pytest.raises(ParameterError, match=r"but spaCy or its model is not installed .*pip install spacy"):
         indicators(["x"], name_recognizer="spacy")
 
 

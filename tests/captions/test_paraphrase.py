@@ -212,7 +212,7 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
 def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
-    with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
+    with pytest.raises(ParameterError, match="environment variable FAKE_KEY contains no key"):
         check_plan(
             Pipeline("mini", settings.with_changes(captions={"corpus": "mini", "max_captions": 10})),
             ["paradox_paraphrases"],

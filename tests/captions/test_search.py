@@ -321,10 +321,10 @@ def test_what_cannot_be_searched_is_said_before_the_corpus_is_read():
     corpus = InMemory(["x"])
     corpus.batches = lambda *a, **k: pytest.fail("read")
     for terms, said in (
-        (["nurse", "Nurse"], "'nurse' is given twice"),
+        (["nurse", "Nurse"], "'nurse' occurs twice"),
         (["c++"], r"'c\+\+' cannot be searched"),
         ([" "], "' ' cannot be searched"),
-        (["nurse\x02chef"], "use printable characters"),
+        (["nurse\x02chef"], "only printable characters"),
         (["long " + "x" * 1_000_000], r"begins with 'long x+', has 1000005 characters"),
     ):
         with pytest.raises(ParameterError, match=said):

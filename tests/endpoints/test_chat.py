@@ -120,7 +120,7 @@ def test_a_missing_key_is_told_before_anything_is_sent(server, monkeypatch):
         monkeypatch.delenv("FAKE_KEY", raising=False)
         if value is not None:
             monkeypatch.setenv("FAKE_KEY", value)
-        with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key for http://127"):
+        with pytest.raises(ParameterError, match="environment variable FAKE_KEY contains no key for http://127"):
             answers(server, ["one"])
     assert server.requests == []
 

@@ -121,11 +121,11 @@ def test_endpoint_that_never_replied_is_given_up_after_three_tries(server, url, 
     [
         (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
-        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
-        ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/\. No redirect"),
+        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*name of the model"),
+        ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/\. Redirects"),
         ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
-        (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
-        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
+        (failure(402, "pay"), RunError, "requires payment .HTTP 402: pay"),
+        (failure(429, "quota", "insufficient_quota"), RunError, "requires payment"),
     ],
 )
 def test_error_that_no_further_request_can_mend_ends_the_work(server, reply, kind, message):
@@ -198,7 +198,7 @@ BOMB = gzip.compress(bytes(MOST + 1))
     [
         (lambda: [plain(b"Content-Encoding: gzip", body=BOMB)], f"more than {MOST} bytes", 3),
         (lambda: [plain(b"Content-Encoding: gzip", body=BOMB[:-9] + b"x" * 9)], f"more than {MOST} bytes", 3),
-        (lambda: [plain(b"Content-Encoding: gzip", body=GOOD)], "no chat completions: Error -3", 3),
+        (lambda: [plain(b"Content-Encoding: gzip", body=GOOD)], "not valid chat completions: Error -3", 3),
         (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MOST} bytes", 3),
         (lambda: [plain(b"Content-Length: 99999999999", length=False)], "RemoteProtocolError", 3),
         # The status is enough where the body is of no use.
@@ -254,7 +254,9 @@ def test_endpoint_is_asked_through_the_proxy_of_the_environment(server, monkeypa
 
 def test_proxy_that_cannot_be_used_is_an_error_without_its_password(server, monkeypatch):
     monkeypatch.setenv("http_proxy", "gopher://me:secret-word@proxy.test")
-    with pytest.raises(ParameterError, match=r"A proxy that the environment names cannot be used: .*gopher") as error:
+    with pytest.raises(
+        ParameterError, match=r"The proxy in the environment variables cannot be used: .*gopher"
+    ) as error:
         answers(server, ["one"])
     assert "secret-word" not in str(error.value) and server.requests == []
 

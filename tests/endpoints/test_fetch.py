@@ -53,7 +53,7 @@ def test_the_next_address_is_tried_where_one_takes_no_connection(monkeypatch):
         allow = [f"127.0.0.{n}:{port}" for n in (1, 2)]
         assert get(f"http://h.org:{port}/", Limits(), allow) == b"red"
         # All of a host's addresses must be allowed.
-        with pytest.raises(RequestError, match=r"127\.0\.0\.2 is no public address"):
+        with pytest.raises(RequestError, match=r"127\.0\.0\.2 is not a public address"):
             get(f"http://h.org:{port}/", Limits(), allow[:1])
     with pytest.raises(RequestError, match="onnect") as failed:
         get(f"http://h.org:{port}/", Limits(), allow)

@@ -146,7 +146,9 @@ def compressed(level):
 @pytest.mark.parametrize(("levels", "same"), [((6, 6), "bytes"), ((0, 9), "pixels")])
 def test_endpoint_that_sends_one_image_again_is_stopped_after_two(server, store, levels, same):
     server.reply = lambda text, n: drawn(compressed(levels[n % 2]))
-    match = rf"The endpoint http://127.* sent the same image twice: .*'photo 0' by painter-3 .*identical {same}.*cache"
+    match = (
+        rf"The endpoint http://127.* sent the same image twice: .*'photo 0' from painter-3 .*identical {same}.*cache"
+    )
     # Four requests at a time would buy four.
     with pytest.raises(RunError, match=match):
         made(server, store, asked(3, images=16), concurrency=4)
@@ -156,7 +158,7 @@ def test_endpoint_that_sends_one_image_again_is_stopped_after_two(server, store,
         made(server, store, asked(3, images=16))
     assert len(server.requests) == 2
     server.reply = lambda text, n: drawn(picture((n, 100, 200)))
-    Path(re.search(r"in the store, (.*\.png),", str(refused.value))[1]).unlink()
+    Path(re.search(r"in the cache, (.*\.png),", str(refused.value))[1]).unlink()
     assert list(made(server, store, asked(3, images=16)).table["status"]) == ["ok"] * 48
     assert len(server.requests) == 2 + 47
 
@@ -199,7 +201,7 @@ def test_refusals_and_black_images_are_no_copies(server, store, shown):
 
 def test_limit_of_cost_counts_all_images_that_are_left(server, store):
     server.reply = lambda text, n: drawn(picture((n, 100, 200)))
-    with pytest.raises(RunError, match="Images left: 5"):
+    with pytest.raises(RunError, match="Missing images: 5"):
         made(server, store, asked(2, images=3), cost_limit=0.25)
 
 
@@ -255,7 +257,7 @@ def test_two_faults_and_then_an_image(server, store, trouble, charged):
 
 
 def test_where_nobody_listens_nothing_is_spent(server, store):
-    with pytest.raises(RunError, match="gives no images: ConnectError"):
+    with pytest.raises(RunError, match="returns no images: ConnectError"):
         made(server, store, asked(1), url="http://127.0.0.1:9/v1")
     assert query(store.root, "select cost from charges order by rowid") == [("0.25",), ("-0.25",)] * 3
 
@@ -287,10 +289,10 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
         (picture((1, 2, 3), "GIF"), "not_an_image", "not an image", 1),
         (b"RIFF\0\0\0\0WAVE", "not_an_image", "not an image", 1),
         (picture((1, 2, 3), size=(60, 60)) + bytes(300_000), "not_an_image", "too large", 1),
-        ((200, {}, '{"data": [{"b64_json": "!!!!"}]}'), "not_an_image", "not base64", 1),
-        ((200, {}, "<html>busy</html>"), "malformed", "no answer of an images endpoint: <html>busy", 3),
-        ((200, {}, '{"data": [{"b64_json": 5}]}'), "malformed", "no answer of an images", 3),
-        ((200, {}, "[" * 100_000), "malformed", "no answer of an images", 3),
+        ((200, {}, '{"data": [{"b64_json": "!!!!"}]}'), "not_an_image", "not valid base64", 1),
+        ((200, {}, "<html>busy</html>"), "malformed", "not a reply of an images endpoint: <html>busy", 3),
+        ((200, {}, '{"data": [{"b64_json": 5}]}'), "malformed", "not a reply of an images", 3),
+        ((200, {}, "[" * 100_000), "malformed", "not a reply of an images", 3),
         (failure(400, "size is not supported"), "rejected", "HTTP 400: size is not supported", 1),
         (failure(413), "rejected", "HTTP 413", 1),
         (failure(500, "it broke"), "unavailable", "HTTP 500: it broke", 8),
@@ -319,7 +321,7 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
 
 def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
     server.reply = lambda text, n: drawn(b"nothing")
-    with pytest.raises(RunError, match=r"was paid for 5 images and sent none: not_an_image \(not an image\)"):
+    with pytest.raises(RunError, match=r"charged for 5 images but sent none: not_an_image \(not an image\)"):
         made(server, store, asked(20), concurrency=1)
     assert len(server.requests) == 5
     images = made(server, store, asked(20), allow_purchases=False)
@@ -335,7 +337,7 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
     address = address.format(port=port)
     server.files["/a"] = 200, {}, picture((9, 9, 9))
     server.reply = lambda text, n: drawn(b"", url=address, revised="as told")
-    with pytest.raises(RunError, match=r"no images: refused_address: .* address \(if the .* in allow\)"):
+    with pytest.raises(RunError, match=r"no images: refused_address: .* address \(if you .* endpoint.allowed_hosts\)"):
         made(server, store, asked(1))
     assert len(server.requests) == 1 and server.fetched == []
     # It is paid for: the next run begins with the reply that is kept.
@@ -391,7 +393,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     ("reply", "kind", "message"),
     [
         (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
-        (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
+        (failure(400, "limit", "billing_hard_limit_reached"), RunError, "requires payment"),
     ],
 )
 def test_what_no_request_can_mend_ends_it_at_once_and_keeps_what_is_paid(server, store, reply, kind, message):
@@ -435,7 +437,11 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
     # 1.10 holds four images of 0.25, not five.
     with pytest.raises(RunError) as error:
         made(server, store, asked(6), cost_limit=1.10)
-    for said in ("painter-3 at http://127.0.0.1", "1 of cost_limit 1.1 is spent", "set cost_limit to 1.5 or more"):
+    for said in (
+        "painter-3 at http://127.0.0.1",
+        "cost limit of 1.1; 1 is already spent",
+        "set endpoint.cost_limit to 1.5 or more",
+    ):
         assert said in str(error.value)
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
@@ -461,14 +467,16 @@ def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(serv
 
 
 def test_a_model_behind_an_endpoint_needs_its_url():
-    with pytest.raises(ParameterError, match=r"model is 'endpoint:NAME', which needs endpoint\.url"):
+    with pytest.raises(ParameterError, match=r"model is 'endpoint:NAME', but endpoint\.url is not set"):
         EndpointModel("endpoint:NAME", EndpointSettings())
 
 
 def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
-    with pytest.raises(ParameterError, match="price is not set: set it to what an image of painter-3 costs"):
+    with pytest.raises(ParameterError, match=r"price is not set\. Set it to the price of one image from painter-3"):
         made(server, store, asked(1), price=None)
-    with pytest.raises(RunError, match=r"0 of cost_limit 0 is spent.*set cost_limit to 0\.25 or more"):
+    with pytest.raises(
+        RunError, match=r"cost limit of 0; 0 is already spent.*set endpoint\.cost_limit to 0\.25 or more"
+    ):
         made(server, store, asked(1), cost_limit=0)
     assert server.requests == []
     assert made(server, store, asked(4), price=0, cost_limit=0).spent == 0
@@ -542,7 +550,7 @@ def test_pictures_that_were_changed_or_taken_away(server, store):
     second.unlink()
     assert images.read(["p0/0", "p1/0"]) == [UnreadableImage("damaged"), UnreadableImage("missing")]
     # A file that is gone is bought anew, under the same limit.
-    with pytest.raises(RunError, match=r"set cost_limit to 0\.75 or more"):
+    with pytest.raises(RunError, match=r"set endpoint\.cost_limit to 0\.75 or more"):
         made(server, store, asked(2), cost_limit=0.5)
     again = made(server, store, asked(2))
     assert len(server.requests) == 3 and again.read(["p1/0"])[0].shape == (4, 6, 3)
@@ -554,7 +562,7 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
     whole = json.loads(drawn(picture((2, 100, 200)))[2])["data"][0]
     said = {"url": "", "revised_prompt": "", "request_id": "", "time": "2030-01-01T00:00:00Z"}
     ledger._purchases.save_reply(ledger._keys[2], whole | said)
-    with pytest.raises(RunError, match=r"Images left: 2\."):
+    with pytest.raises(RunError, match=r"Missing images: 2\."):
         made(server, store, asked(3), cost_limit=0, concurrency=1)
     images = made(server, store, asked(3), allow_purchases=False)
     assert images.table["status"].tolist() == ["not_bought", "not_bought", "ok"]

@@ -29,7 +29,7 @@ from biaslab.errors import InputError, RunError
 
 server = base.server
 NAME = "purchases.sqlite"
-DAMAGED = rf"{NAME}, is damaged: .*no request is sent\. Restore a copy of that file"
+DAMAGED = rf"{NAME}, is damaged: .*no request is sent\. Restore a copy of this file"
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     server.reply = lambda text, n: holding.append(n) or wait(lambda: not holding) or drawn(picture(of(text)))
     other = process(_buy_elsewhere, server.url, store.root)
     wait(lambda: holding, other)
-    refused = rf"The host elsewhere buys with {store.root / NAME}.*nothing is bought on {platform.node()}: .*"
+    refused = rf"The host elsewhere is buying with {store.root / NAME}.*nothing is bought on {platform.node()}: .*"
     refused += rf"biaslab purchases --release --cache {store.root}"
     for killed in (False, True):
         with pytest.raises(RunError, match=refused):
@@ -257,9 +257,12 @@ def _without_locks(connect, file, how):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_full, "database or disk is full.*: free some space, and run again"),
-        (_read_only, "attempt to write a readonly database.*: let this user read and write it and its folder"),
-        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.cache"),
+        (_full, "database or disk is full.*To continue, free some space, and run again"),
+        (
+            _read_only,
+            "attempt to write a readonly database.*, give this user read and write access to it and its folder",
+        ),
+        (_without_locks, "disk I/O error.*, set compute.cache or BIASLAB_CACHE to a folder on a local disk"),
     ],
 )
 def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, ten, monkeypatch, change, message):
@@ -276,7 +279,7 @@ def test_image_that_a_full_disk_refused_is_written_by_the_next_run_from_its_repl
     server.reply = lambda text, n: drawn(picture(of(text)))
     with monkeypatch.context() as patch:
         patch.setattr(purchases, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(RunError, match=r"No space left to write .*Purchases stay in the cache"):
+        with pytest.raises(RunError, match=r"No space left to write .*Purchases remain in the cache"):
             made(server, store, asked(1))
     assert made(server, store, asked(1)).table["status"].tolist() == ["ok"]
     assert len(server.requests) == 1
@@ -286,7 +289,10 @@ def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monk
     _connecting(monkeypatch, lambda connect, file, how: connect(file, **{**how, "timeout": 0.05}))
     with contextlib.closing(sqlite3.connect(store.root / NAME, isolation_level=None)) as holder:
         holder.execute("begin exclusive")
-        with pytest.raises(RunError, match=rf"{NAME}: database is locked.*: name a folder on a local disk"):
+        with pytest.raises(
+            RunError,
+            match=rf"{NAME}: database is locked.*, set compute.cache or BIASLAB_CACHE to a folder on a local disk",
+        ):
             made(server, store, asked(11))
     assert server.requests == []
 
@@ -299,7 +305,9 @@ def test_a_store_that_can_be_read_alone_is_read(server, store, ten, monkeypatch)
 
 def test_a_folder_in_the_place_of_the_database_is_told(server, store):
     (store.root / NAME).mkdir(parents=True)
-    with pytest.raises(RunError, match=rf"{NAME}: unable to open database file.*let this user read and write it"):
+    with pytest.raises(
+        RunError, match=rf"{NAME}: unable to open database file.*give this user read and write access to it"
+    ):
         made(server, store, asked(1))
     assert server.requests == []
 
@@ -349,6 +357,6 @@ def test_the_command_says_what_was_bought_of_each_model(server, store, ten, caps
     assert sorted(lines[4] for lines in found) == sorted(f"folder: {folder}" for folder in folders)
     shutil.rmtree(store.root)
     assert cli.main(["purchases", "--cache", str(tmp_path)]) == 2
-    assert f"{tmp_path} has no {NAME}: nothing was bought with this cache." in capsys.readouterr().err
+    assert f"{tmp_path} contains no {NAME}: nothing was bought with this cache." in capsys.readouterr().err
     with pytest.raises(InputError, match="nothing was bought"):
         purchases.release(tmp_path)

@@ -111,7 +111,7 @@ def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server,
     with_it = [request for request in server.requests if "temperature" in request]
     # No more than were under way before it was known.
     assert len(server.requests) == 9 + len(with_it) and len(with_it) <= 8
-    assert "takes no 'temperature' of its own" in caplog.text
+    assert "does not accept the field 'temperature'" in caplog.text
     # They are kept as what was asked for.
     answers(server, ["3"], store)
     assert len(server.requests) == 9 + len(with_it)

@@ -49,7 +49,7 @@ def test_a_decoder_or_a_network_that_is_broken_in_float32_is_an_error(folders, f
     # Beyond white, and below black, are infinite numbers, too.
     for value in ("nan", "inf", "-inf"):
         spoil(bias, float(value))
-        with pytest.raises(RunError, match=rf"{family} gives numbers that are not finite in float32\. No type"):
+        with pytest.raises(RunError, match=rf"{family} returns numbers that are not finite in float32\. No type"):
             images(model, 1)
     with torch.no_grad():
         bias.copy_(whole)

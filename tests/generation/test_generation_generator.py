@@ -48,7 +48,10 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
     # Eight and four fail, then pairs, two steps each.
     assert tried == [8, 4, *[2] * 8]
     assert model.batch_size == 2
-    assert re.findall("from here on [0-9]+", caplog.text) == ["from here on 4", "from here on 2"]
+    assert re.findall("batches have at most [0-9]+", caplog.text) == [
+        "batches have at most 4",
+        "batches have at most 2",
+    ]
     assert max(np.abs(a.astype(int) - b).max() for a, b in zip(made, expected, strict=True)) <= 2
     most = 0
     with pytest.raises(RunError, match=r"one image of 32 x 32 pixels.*smaller size"):

@@ -163,7 +163,7 @@ def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
         made = generate(asked, *settings(folders("sd1")), cache=ResultCache(tmp_path))
     # 18 words with [bos] and [eos] are 20 tokens, of which 12 are read.
     assert made.table["n_tokens_truncated"].tolist() == [8, 8, 0]
-    assert "1 of 2 prompts are longer than the text encoder of sd1 reads" in caplog.text
+    assert "1 of 2 prompts are too long for the text encoder of sd1" in caplog.text
 
 
 def test_no_images_are_an_empty_table(folders, tmp_path):

@@ -60,8 +60,8 @@ TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"
 @pytest.mark.parametrize(
     ("file", "key", "value", "told"),
     [
-        (TEXTS, "model_max_length", 10**30, "its tokenizer gives 10{30} as the tokens of"),
-        (TEXTS, "model_max_length", -3, "its tokenizer gives -3 as the tokens of a text"),
+        (TEXTS, "model_max_length", 10**30, "its tokenizer states a maximum of 10{30} tokens"),
+        (TEXTS, "model_max_length", -3, "its tokenizer states a maximum of -3 tokens"),
         (PLACES, "sample_size", 10**9, "cannot be loaded as a text-to-image model"),
         (PLACES, "sample_size", -1, "cannot be loaded as a text-to-image model"),
     ],

@@ -262,10 +262,10 @@ def test_other_noise_is_another_result(folders, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_id": ["t0", "t0", "t1"]}, "between 1 and 2 consecutive images of one noise"),
-        ({"n_images": [2, 2, 1]}, "between 2 and 3 consecutive images of one noise"),
+        ({"noise_id": ["t0", "t0", "t1"]}, "between 1 and 2 consecutive images with the same noise"),
+        ({"n_images": [2, 2, 1]}, "between 2 and 3 consecutive images with the same noise"),
         # More than a shard.
-        ({"noise_id": "t"}, "between 66 and 66 consecutive images of one noise"),
+        ({"noise_id": "t"}, "between 66 and 66 consecutive images with the same noise"),
     ],
 )
 def test_noise_that_does_not_fit_is_refused(folders, tmp_path, changes, message):

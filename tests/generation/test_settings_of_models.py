@@ -33,11 +33,11 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     ("given", "message"),
     [
         ({"generation": {"stps": 4}}, r"models\.a/b is .*Did you mean 'generation\.steps'"),
-        ({"generation": {"images_per_prompt": 4}}, "a single model accepts only settings of its image generation"),
-        ({"captions": {"max_captions": 4}}, "a single model accepts only settings of its image generation"),
-        ({"generation": 4}, "a single model accepts only settings of its image generation"),
-        (4, "a single model accepts only settings of its image generation"),
-        ({"generation": {"steps": 0}}, r"models\.a/b: generation\.steps is 0; allowed is 1 to 1000 steps"),
+        ({"generation": {"images_per_prompt": 4}}, "settings of a single model can only concern image generation"),
+        ({"captions": {"max_captions": 4}}, "settings of a single model can only concern image generation"),
+        ({"generation": 4}, "settings of a single model can only concern image generation"),
+        (4, "settings of a single model can only concern image generation"),
+        ({"generation": {"steps": 0}}, r"models\.a/b: generation\.steps is 0; it must be 1 to 1,000 steps"),
     ],
 )
 def test_what_cannot_be_set_of_one_model_is_refused(given, message):

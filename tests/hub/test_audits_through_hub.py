@@ -134,7 +134,7 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
     assert all("names nothing that" in why for why in said(record).values())
     (page,) = tmp_path.glob("out/*/index.html")
     text = page.read_text(encoding="utf-8")
-    assert len(record["left_out"]) == 2 and "Left out, as" in text
+    assert len(record["left_out"]) == 2 and "Omitted because" in text
     counted = pd.read_csv(page.parent / "measured/dalleval_average_gender.csv")
     assert set(counted["judge"]) == {"ViT-L-14:openai"}
 
@@ -210,7 +210,7 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captio
         assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
     plan = capsys.readouterr().out
     expected = {"Images: ", "Memory of cpu: "}
-    expected |= {"Price: "} if name == "paired-endpoint" else {"Time here: ", "Disk: "}
+    expected |= {"Price: "} if name == "paired-endpoint" else {"Time on this machine: ", "Disk: "}
     assert {text for text in expected if text not in plan} == set()
     assert not list(tmp_path.glob("out/*/run.json"))
     record = ran(root, tmp_path, command, sets)

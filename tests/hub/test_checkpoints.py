@@ -84,7 +84,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     assert hub.fetched() == 0
     assert [(one.repository, one.commit) for one in found] == [(NAME, commit), (BASE, base)]
     assert found[0].download == found[0].size == file.stat().st_size and found[1].size == 0
-    assert f"taken for a model like {BASE}" in found[0].remarks[0]
+    assert f"it is assumed to be a model like {BASE}" in found[0].remarks[0]
     assert np.array_equal(image(name), image(files))
     # Weights of the base model are none of its own.
     assert hub.fetched(of=BASE) == 0 and made_by.look_up()[0].download == 0
@@ -96,7 +96,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
 @pytest.mark.long
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
-    refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with model_index\.json")
+    refused(file, rf"needs the configurations of {BASE}: .*put the file into a folder with model_index\.json")
     base = hub.serve(BASE, files).commit
     digest = model(file).digest
     assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
@@ -121,10 +121,10 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
     ("tensors", "message"),
     [
         (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* Write BASE\+"),
-        (["first_stage_model.encoder.weight"], "holds no denoising network and no text encoder"),
-        (["model.diffusion_model.input_blocks.0.0.weight"], "holds no autoencoder and no text encoder"),
-        (["model.diffusion_model.a", "scaled_fp8"], "is a quantised network"),
-        (["emb_params"], "is no whole model: it holds no denoising network and no autoencoder and no text"),
+        (["first_stage_model.encoder.weight"], "contains no denoising network and no text encoder"),
+        (["model.diffusion_model.input_blocks.0.0.weight"], "contains no autoencoder and no text encoder"),
+        (["model.diffusion_model.a", "scaled_fp8"], "is a quantized network"),
+        (["emb_params"], "is not a complete model: it contains no denoising network and no autoencoder and no text"),
     ],
 )
 def test_a_file_that_is_no_model_is_named_as_what_it_is(hub, tmp_path, tensors, message):
@@ -143,10 +143,10 @@ def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub
     (tmp_path / "served" / "broken.safetensors").write_bytes(b"\x10" * 40)
     hub.serve(NAME, tmp_path / "served")
     for name in (file, f"{NAME}/part.safetensors"):
-        refused(name, "is no whole model: it holds no text encoder")
+        refused(name, "is not a complete model: it contains no text encoder")
     for name in (tmp_path / "served" / "broken.safetensors", f"{NAME}/broken.safetensors"):
-        refused(name, "broken.safetensors is no file of safetensors, or is incomplete")
-    refused(f"{NAME}/other.safetensors", "names a file that its repository does not have")
+        refused(name, "broken.safetensors is not a safetensors file, or is incomplete")
+    refused(f"{NAME}/other.safetensors", "is not in its repository")
     refused("owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no")
     refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
     # Weights of a base model that lie in the cache are not taken for those that a file lacks.
@@ -218,7 +218,11 @@ def wide(part):
         (renamed("to_k", "to_z"), r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
         (lambda name, value: (name, value * ("up" not in name)), "changes no weight of this model", False),
         (wide("to_q.lora.down"), "cannot be loaded as a LoRA on .* size mismatch", False),
-        (wide("attn2.to_k.lora.down"), r"rows of 99 numbers, .* 16\. Name the model .* by its card", True),
+        (
+            wide("attn2.to_k.lora.down"),
+            r"embeddings of 99 numbers, .* 16\. Use the model .* according to its card",
+            True,
+        ),
         (renamed("unet.down_blocks.1.attentions.0.", "transformer."), r"a transformer.* has a unet\..*its-base", True),
     ],
 )
@@ -242,19 +246,19 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     (tmp_path / "it").mkdir()
     save_file({"decoder.conv_in.weight": np.zeros(2, np.float32)}, tmp_path / "it" / "vae.safetensors")
     hub.serve(LORA, tmp_path / "it")
-    vae = "is no LoRA, so it cannot be put on"
+    vae = "is not a LoRA, so it cannot be applied to"
     for name, message in (
         (f"{BASE}+{LORA}", vae),
         (f"{files}+{tmp_path / 'it' / 'vae.safetensors'}", vae),
         (f"{BASE}+owner/none", "has no model 'owner/none'"),
         (
             f"{BASE}+{LORA}/other.safetensors",
-            r"does not have\. Name one of owner/lora/vae",
+            r"is not in its repository\. Choose one of owner/lora/vae",
         ),
         (f"{BASE}+nothing", "There is no LoRA 'nothing'"),
-        (f"{BASE}+", "names no LoRA after its '[+]'"),
+        (f"{BASE}+", "has no LoRA after its '[+]'"),
         (f"{BASE}+{LORA}:0", "gives owner/lora the weight 0"),
-        (f"{BASE}+{LORA}+{LORA}:0.5", "names owner/lora twice"),
+        (f"{BASE}+{LORA}+{LORA}:0.5", "contains owner/lora twice"),
     ):
         refused(name, message)
     shutil.copy(tmp_path / "it" / "vae.safetensors", tmp_path / "it" / "b.safetensors")
@@ -262,12 +266,12 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     hub_names._commits.clear()
     refused(
         f"{BASE}+{LORA}",
-        r"contains 2 safetensors files; name one of them. Name one of owner/lora/b\.safetensors, owner/lora/vae",
+        r"contains 2 .safetensors files. Choose one of owner/lora/b\.safetensors, owner/lora/vae",
     )
     (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
     hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
     hub_names._commits.clear()
-    refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read from \.safetensors only")
+    refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read only from \.safetensors")
     assert hub.fetched(of=BASE) == 0 and hub.fetched(".bin") == 0
 
 
@@ -277,9 +281,7 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     lora = tiny.lora(files, files / OWN)
     hub.serve(NAME, files)
     for name in (files, NAME):
-        refused(
-            name, rf"holds {OWN} next to the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out"
-        )
+        refused(name, rf"holds {OWN} next to the model.* Write .*mi?.*\+.*/{OWN}; to ignore it, write .*\+none")
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
     assert np.array_equal(image(f"{NAME}+none"), bare)
@@ -293,7 +295,7 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
 def test_an_example_beside_a_model_is_told_and_left_out(files):
     (files / "an_example-lora_1.0.safetensors").write_bytes(b"")
     (found,) = model(files).look_up()
-    assert found.remarks == (f"{files}: an_example-lora_1.0.safetensors is next to the model and is not used.",)
+    assert found.remarks == (f"{files}: these LoRAs next to the model are not used: an_example-lora_1.0.safetensors.",)
 
 
 @pytest.mark.parametrize("told", ["card", "configuration", "nothing"])
@@ -440,7 +442,7 @@ def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folder
         ("bitsandbytes", True, r"\(unet: bitsandbytes\).*pip install bits"),
         ("bitsandbytes", False, r"\(unet: bitsandbytes\).* a GPU"),
         ("quanto", True, r"needs the package optimum-quanto, .*pip install optimum-quanto"),
-        ("awq", False, r"quantised \(unet: awq\) in a way that diffusers does not read"),
+        ("awq", False, r"quantized \(unet: awq\) by a method that diffusers does not support"),
     ],
 )
 def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files, monkeypatch, method, missing, message):

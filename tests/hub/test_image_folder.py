@@ -213,8 +213,8 @@ def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
     assert folder.remarks == [
         "Left out (no prompt and no group): 4, such as 1.png.",
         "Prompts inside images: 1 of 5 images have one (Stable Diffusion web UI 1).",
-        "Texts inside images that give no prompt (Stable Diffusion web UI, no positive prompt): 2, such as 1.png.",
-        "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as 3.png.",
+        "Embedded texts without a readable prompt (Stable Diffusion web UI, no positive prompt): 2, such as 1.png.",
+        "Embedded texts without a readable prompt (ComfyUI, damaged JSON): 1, such as 3.png.",
     ]
     (tmp_path / "0.png").unlink()
     with pytest.raises(InputError, match=r"no positive prompt\): 2, such as 1\.png.*folder\[1\]"):
@@ -227,7 +227,7 @@ def test_dry_run_names_texts_that_are_not_read(tmp_path):
     said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
     assert said == [
         "Left out (grid of several images): 1, such as nurse/grid-0001.png.",
-        "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
+        "Embedded texts without a readable prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
     ]
 
 
@@ -326,13 +326,13 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypa
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
     (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
+    with pytest.raises(InputError, match=r"contains no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
         ImageFolder(str(tmp_path))
 
 
 def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
     (tmp_path / "d.jxl").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"its format is not read; convert it to PNG or JPEG"):
+    with pytest.raises(InputError, match=r"its format is not supported; convert it to PNG or JPEG"):
         _ = table(tmp_path, "file,group\na.png,nurse\nd.jxl,nurse\n").people
 
 

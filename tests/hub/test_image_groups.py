@@ -88,7 +88,7 @@ def test_groups_follow_a_rule(rule, expected):
 
 
 @pytest.mark.parametrize(
-    ("rule", "problem"), [("folder[7]", "no image"), ("(", "no regular"), ("dog", r"'prompt', 'fol")]
+    ("rule", "problem"), [("folder[7]", "no image"), ("(", "not a valid regular"), ("dog", r"'prompt', 'fol")]
 )
 def test_rule_that_gives_no_group_is_refused_with_what_is_allowed(rule, problem):
     with pytest.raises(InputError, match=f"--group-by is .*{problem}"):

@@ -30,9 +30,9 @@ def files(hub, folders, tmp_path):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("gated", r"is open only to those who accept its terms"),
+        ("gated", r"is accessible only to users who have accepted its terms"),
         ("private", r"stable-difusion-v1-4'.* 'CompVis/stable-diffusion-v1-4'"),
-        ("no index", r"is no diffusers pipeline: it holds no model_index\.json"),
+        ("no index", r"is not a diffusers pipeline, because it contains no model_index\.json"),
     ],
 )
 def test_what_the_hub_answers_is_said_plainly(hub, files, fault, message):
@@ -218,14 +218,14 @@ def test_words_of_another_repository_are_refused(hub, siglip, tmp_path, monkeypa
     from open_clip import factory
 
     siglip(SIGLIP_L, words=False)
-    with pytest.raises(ParameterError, match=f"takes its words from {SIGLIP}, and not from {SIGLIP_L}"):
+    with pytest.raises(ParameterError, match=f"uses the tokenizer of {SIGLIP}, but its weights are in {SIGLIP_L}"):
         zero_shot.look_up("ViT-L-16-SigLIP-256:webli")
     name, config = "roberta-ViT-B-32:laion2b_s12b_b32k", {"text_cfg": {"hf_model_name": TEXT}}
     monkeypatch.setitem(factory._MODEL_CONFIGS, name.partition(":")[0], config)
     (tmp_path / "roberta").mkdir()
     (tmp_path / "roberta" / "open_clip_model.safetensors").write_text("{}")
     hub.serve(ROBERTA, tmp_path / "roberta")
-    with pytest.raises(ParameterError, match=f"takes its words from {TEXT}, and not from {ROBERTA}"):
+    with pytest.raises(ParameterError, match=f"uses the tokenizer of {TEXT}, but its weights are in {ROBERTA}"):
         zero_shot.look_up(name)
 
 

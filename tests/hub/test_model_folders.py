@@ -139,7 +139,7 @@ def test_what_is_no_file_or_too_large_is_not_read(folder):
     for name in ("config.json", "tokenizer.json"):
         with (folder / name).open("wb") as file:
             file.truncate(reading.MAX_BYTES + 1)
-        refused(folder, rf"holds {name}, which cannot be read: .* bytes; at most")
+        refused(folder, rf"holds {name}, which cannot be read: .* bytes; the maximum is")
         (folder / name).unlink()
     # Weights may be as large as they are.
     with (folder / "unet" / "model.safetensors").open("wb") as file:
@@ -207,7 +207,7 @@ def test_shards_of_weights_are_safetensors_of_the_folder(folder, shard):
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
     safety.check_folder(folder)
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
-    refused(folder, r"index\.json, which names '.*' as weights; .* next to it only")
+    refused(folder, r"index\.json, which refers to '.*'; .* next to it")
 
 
 def encoder(folder):
@@ -289,10 +289,10 @@ AUTO = ("Config", "Model", "Tokenizer", "ModelForObjectDetection")
 MINE = {"auto_map": {f"Auto{what}": "mine.Mine" for what in AUTO}}
 # What is refused by its kind, or by transformers, or takes its tokenizer from elsewhere.
 REFUSED = {
-    "clip": "gives its tokenizer 'trust_remote_code'",
-    "detector": "of the kind 'mine'|" + NEVER,
-    "vqa": "of the kind 'mine'",
-    "captioner": "of the kind 'mine'",
+    "clip": "passes 'trust_remote_code' to its tokenizer",
+    "detector": "of type 'mine'|" + NEVER,
+    "vqa": "of type 'mine'",
+    "captioner": "of type 'mine'",
     "encoder": "trust_remote_code|" + NEVER,
 }
 
@@ -378,7 +378,7 @@ def test_options_of_a_tokenizer_open_no_files(tmp_path):
     config = json.loads((folder / "open_clip_config.json").read_text())
     config["model_cfg"]["text_cfg"]["tokenizer_kwargs"] = {"clean": "lower", "vocab_file": "/etc/hostname"}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    with pytest.raises(ParameterError, match="gives its tokenizer 'vocab_file'"):
+    with pytest.raises(ParameterError, match="passes 'vocab_file' to its tokenizer"):
         ZeroShot(str(folder))
 
 

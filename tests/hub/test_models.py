@@ -80,7 +80,7 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
     # A pipeline that is still being trained has parts, but no index.
     (installed["house-sd"] / "model_index.json").unlink()
     for name, kind in (("house-sd-pairs", "text-to-image"), ("house-sd", "text-to-image"), ("house", "detector")):
-        with pytest.raises(MissingInputError, match=f"'{name}' is not in .*install its package again"):
+        with pytest.raises(MissingInputError, match=f"'{name}' is missing from .*Reinstall its package"):
             registry.resolve(name, kind)
 
 
@@ -150,10 +150,10 @@ def test_unknown_names_say_what_there_is(installed, name, message):
 def test_checkpoints_in_one_file(tmp_path):
     for ending in ("ckpt", "gguf", "txt"):
         (file := tmp_path / f"sd.{ending}").write_bytes(b"")
-        refused(str(file), rf"is a \.{ending} file; weights are read from \.safetensors only")
+        refused(str(file), rf"is a \.{ending} file; weights are read only from \.safetensors")
     (tmp_path / "sd.safetensors").write_bytes(b"")
     assert registry.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(tmp_path / "sd.safetensors")
-    refused(str(tmp_path / "sd.safetensors"), "is a file; a clip model is a folder", "clip")
+    refused(str(tmp_path / "sd.safetensors"), "is a file, but a clip model is a folder", "clip")
 
 
 def test_only_safetensors(installed, tmp_path):

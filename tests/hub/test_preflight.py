@@ -137,8 +137,8 @@ def refused(root, tmp_path, capsys):
 def test_each_command_tries_all_and_tells_together_what_does_not_answer(tmp_path, damaged, command, refused):
     said, named = refused(command, sets()), {tiny.VQA} | ({tiny.DETR} if command != "notebook" else set())
     for name in named:
-        assert f"{name} gives numbers that are not finite in float32" in said
-    assert ("2 things are missing, and nothing was started" in said) == (len(named) == 2)
+        assert f"{name} returns numbers that are not finite in float32" in said
+    assert ("The run has 2 problems and was not started" in said) == (len(named) == 2)
     assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
 
 
@@ -150,7 +150,7 @@ def test_each_command_looks_names_up_before_it_fetches_any(stocked_for_all, comm
     )
     assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
     assert "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'" in said
-    assert "2 things are missing, and nothing was started" in said and stocked_for_all.fetched() == 0
+    assert "The run has 2 problems and was not started" in said and stocked_for_all.fetched() == 0
 
 
 def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged, capsys):
@@ -172,7 +172,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     said = capsys.readouterr().out
     assert stocked.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and runs these" in said
+    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and tests them" in said
     for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.extra_judges", tiny.VQA)):
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
@@ -182,13 +182,13 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     with monkeypatch.context() as patch:
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2
-    assert "of weights are to be fetched" in capsys.readouterr().err and stocked.fetched() == 0
-    assert "Memory of cpu: " in said and "Time here" not in said and "Images: " in said
+    assert "of weights must be downloaded" in capsys.readouterr().err and stocked.fetched() == 0
+    assert "Memory of cpu: " in said and "Time on this machine" not in said and "Images: " in said
     assert cli.main([*words, "--fetch"]) == 0
     said = capsys.readouterr().out
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert stocked.fetched(of=tiny.SD14) > 0 and " here " in lines["model"] and "at least" not in lines["model"]
-    assert "Time here: " in said and "Download" not in said
+    assert stocked.fetched(of=tiny.SD14) > 0 and " none " in lines["model"] and "at least" not in lines["model"]
+    assert "Time on this machine: " in said and "Download" not in said
 
 
 def test_a_dry_run_says_which_lora_of_which_commit(
@@ -276,8 +276,8 @@ def audit(root, tmp_path, shop, does) -> int:
     ("does", "sold", "message"),
     [
         ("fail", 1, "judging.gender: plugin:picky:fail fails: KeyError: 'no square'"),
-        ("die", 0, "its process was killed, likely because it does not fit in memory, of which "),
-        ("exit", 0, "'plugin:picky:exit': it ended its process with exit status 3"),
+        ("die", 0, "its process was killed, probably because it does not fit in memory, of which "),
+        ("exit", 0, "'plugin:picky:exit': its process ended with exit status 3"),
     ],
 )
 def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
@@ -320,7 +320,7 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     trial = Trial(ModelUse("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = probes._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
-    assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
+    assert "generation.dtype to bfloat16" in said and "compute.device to cpu, which has enough memory" in said
 
 
 def of_scenes(root, given):

@@ -56,7 +56,7 @@ def test_distilled_model_has_the_steps_and_guidance_of_its_card(model):
     lightning = model("Lykon/dreamshaper-xl-lightning", CARD.format(steps=4, guidance=2))
     assert own(lightning) == {"steps": 4, "guidance_scale": 2}
     assert "4 steps, guidance_scale 2" in lightning.describe_settings()
-    assert "steps by its model card; guidance_scale by its model card" in lightning.describe_settings()
+    assert "steps from its model card; guidance_scale from its model card" in lightning.describe_settings()
     assert {source for _, source in lightning.own_settings().values()} == {"its model card"}
 
 
@@ -72,8 +72,8 @@ def test_distilled_model_has_the_steps_and_guidance_of_its_card(model):
 )
 def test_distilled_model_without_a_statement_is_asked_for(model, name, word):
     silent = model(name, "---\nlicense: mit\n---\nVery fast.")
-    asks = "set generation.steps and generation.guidance_scale" if word != "8step" else "set generation.guidance_scale"
-    with pytest.raises(ParameterError, match=rf"looks distilled \({word}\).*{asks}"):
+    asks = "Set generation.steps and generation.guidance_scale" if word != "8step" else "Set generation.guidance_scale"
+    with pytest.raises(ParameterError, match=rf"seems to be distilled \({word}\).*{asks}"):
         silent.look_up()
 
 
@@ -154,7 +154,7 @@ def test_images_of_other_statements_have_keys_of_their_own(model, tmp_path):
 def test_family_that_is_not_known_says_so():
     family = families.Family("OtherPipeline", steps=25, guidance=4.0, argument="guidance_scale")
     text = family.describe_settings(GenerationSettings(), "a/b")
-    assert "steps by OtherPipeline, as its family is unknown" in text
+    assert "steps from OtherPipeline, because its family is unknown" in text
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ def test_numbers_are_read_with_the_mark_that_they_have(texts, expected):
 @pytest.mark.parametrize(
     ("texts", "whole", "told"),
     [
-        (["1.000", "40"], True, r"n is '1\.000' in data row 1, which may be 1000 or 1; "),
-        (["40", "1,000"], False, r"n is '1,000' in data row 2, which may be 1000 or 1; "),
-        (["0,5", "1.234"], False, r"n is '1\.234' in data row 2, which may be 1234 or 1\.234; "),
+        (["1.000", "40"], True, r"n is '1\.000' in data row 1, which may be 1000 or 1\. "),
+        (["40", "1,000"], False, r"n is '1,000' in data row 2, which may be 1000 or 1\. "),
+        (["0,5", "1.234"], False, r"n is '1\.234' in data row 2, which may be 1234 or 1\.234\. "),
     ],
     ids=["a count", "a comma alone", "a point among commas"],
 )
@@ -103,10 +103,10 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
     # In wide form each column is an annotator.
     frame = frame.drop(columns=["annotator", "label", "seen", "raw"]).assign(Ann="female")
     frame.to_parquet(path)
-    with pytest.raises(InputError, match=r"column 'tags' holds list<.*>; only text and numbers are read"):
+    with pytest.raises(InputError, match=r"column 'tags' contains list<.*>; only text and numbers are read"):
         shares.read(path)
     frame.rename(columns={"tags": "label"}).assign(annotator="Ann").drop(columns="Ann").to_parquet(path)
-    with pytest.raises(InputError, match=r"column 'label' holds list<.*>; only text and numbers are read"):
+    with pytest.raises(InputError, match=r"column 'label' contains list<.*>; only text and numbers are read"):
         shares.read(path)
 
 
@@ -163,7 +163,7 @@ def one_cell(row, column):
     ids=["far cell", "far row", "many far cells"],
 )
 def test_a_cell_far_from_all_others_is_refused(workbook, sheet):
-    with pytest.raises(InputError, match=r"on the sheet 'Sheet', a cell is far below or right of all others"):
+    with pytest.raises(InputError, match=r"on the sheet 'Sheet', a cell is far below or to the right of all others"):
         cells.load(workbook(sheet), {"image"})
 
 
@@ -177,7 +177,7 @@ def test_a_workbook_that_unfolds_is_refused_before_it_is_read(workbook, monkeypa
     path = workbook(**{part: {"sheet": "<row/>", "styles": "<xf/>"}[part] * 2_000_000})
     monkeypatch.setattr(cells, "_sheets", lambda *_: pytest.fail("read"))
     assert path.stat().st_size < 40_000
-    with pytest.raises(InputError, match=r"unfolds to 1\d,\d{3},\d{3} bytes of cells and styles, too many"):
+    with pytest.raises(InputError, match=r"unpacks to 1\d,\d{3},\d{3} bytes of cells and styles, too many"):
         cells.load(path, {"image"})
 
 
@@ -191,7 +191,7 @@ def test_a_text_that_many_rows_of_parquet_share_is_counted_for_each(tmp_path):
     pq.write_table(pa.table({"image": texts}), tmp_path / "it.parquet")
     assert (tmp_path / "it.parquet").stat().st_size < 100_000
     # 100,000 rows of a million characters.
-    with pytest.raises(InputError, match=r"unfolds to 100,000,000,000 bytes of text; at most 1,000,000,000 are read"):
+    with pytest.raises(InputError, match=r"unpacks to 100,000,000,000 bytes of text; the maximum is 1,000,000,000"):
         cells.load(tmp_path / "it.parquet", {"image"})
 
 

@@ -28,7 +28,7 @@ def test_utf_16_and_32_have_a_mark(tmp_path):
     for mark, encoding in ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF32_BE, "utf-32-be")):
         assert read(tmp_path, mark + WRITTEN.encode(encoding)) == ROWS
     for encoding in ("utf-16-le", "utf-16-be"):
-        with pytest.raises(InputError, match=r"a\.csv holds null bytes \(UTF-16 without a mark"):
+        with pytest.raises(InputError, match=r"a\.csv contains null bytes \(it is UTF-16 without a byte order mark"):
             read(tmp_path, WRITTEN.encode(encoding))
 
 
@@ -86,9 +86,9 @@ def test_rows_of_other_widths(tmp_path):
     assert read(tmp_path, "a,b\n1\n\n \n2,3\n") == [["a", "b"], ["1", ""], [" ", ""], ["2", "3"]]
     # What a spreadsheet leaves below a table is no row of it.
     assert read(tmp_path, "\n \na;b\n1;2\n;\n ; \n", strict=True) == [["a", "b"], ["1", "2"]]
-    with pytest.raises(InputError, match=r"line 3 has 1 cells and the first row has 2.*separator, too"):
+    with pytest.raises(InputError, match=r"line 3 has 1 cells, but the first row has 2.*separators, too"):
         read(tmp_path, "a,b\n1,2\n3\n", strict=True)
-    with pytest.raises(InputError, match=r"line 4 has 3 cells and the first row has 2"):
+    with pytest.raises(InputError, match=r"line 4 has 3 cells, but the first row has 2"):
         read(tmp_path, 'a,b\n"1\n2",2\n37,5,1\n')
 
 

@@ -48,7 +48,7 @@ def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp
     (folder / "loop").symlink_to(folder)
     (folder / "gone.png").symlink_to(folder / "nothing.png")
     assert list(folders.files(folder, (".png",))) == ["c.png", "linked/b.png"]
-    assert [r.getMessage() for r in caplog.records] == [f"{folder}: 1 links lead nowhere, such as 'gone.png'."]
+    assert [r.getMessage() for r in caplog.records] == [f"{folder}: broken links: 1, such as 'gone.png'."]
 
 
 def test_links_that_lead_out_of_a_folder_are_left_out_and_counted(save, tmp_path, caplog):
@@ -64,7 +64,7 @@ def test_links_that_lead_out_of_a_folder_are_left_out_and_counted(save, tmp_path
         images = FolderImages(path)
         assert list(images.table["image_id"]) == ["nurse/b.png", "nurse/same.png"]
         assert images.links_out == ("nurse/z.png", "pilot")
-        assert "2 links that lead out of the folder are left out, such as 'nurse/z.png'." in caplog.text
+        assert "Ignored links that lead out of the folder: 2, such as 'nurse/z.png'." in caplog.text
 
 
 def test_files_of_the_hubs_cache_are_links_to_its_blobs(save, tmp_path):
@@ -81,7 +81,9 @@ def test_a_name_that_no_table_can_hold_is_told(save, name):
     folder = save("a.png")
     with open(os.path.join(os.fsencode(folder), name), "wb"):
         pass
-    with pytest.raises(InputError, match=r"images holds b'.*', which no table can name; rename it"):
+    with pytest.raises(
+        InputError, match=r"images contains b'.*', a file name that tables cannot contain; rename the file"
+    ):
         FolderImages(folder)
 
 
@@ -112,7 +114,7 @@ def test_an_image_is_found_by_its_path_and_else_by_its_name(save):
 def test_two_images_for_one_id_are_an_error_that_names_both(save, files):
     folder = save(files[0])
     save(files[1])
-    with pytest.raises(InputError, match="holds two images for '1': ") as error:
+    with pytest.raises(InputError, match="contains two images for '1': ") as error:
         CaptionImages(folder, ["1"])
     assert all(name in str(error.value) for name in files)
     # Of ids that are not asked for nothing is said.

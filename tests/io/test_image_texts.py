@@ -119,7 +119,7 @@ def test_novelai_people_are_part_of_the_prompt(tmp_path):
         ({"invokeai_metadata": {"positive_prompt": ""}}, ("InvokeAI", "no positive prompt")),
         ({"parameters": {"sui_image_params": {"negativeprompt": "man"}}}, ("SwarmUI", "no positive prompt")),
         ({"parameters": "{broken"}, ("Stable Diffusion web UI", "damaged JSON")),
-        ({"workflow": "{}"}, ("ComfyUI", "a workflow without what was executed")),
+        ({"workflow": "{}"}, ("ComfyUI", "a workflow without the executed graph")),
         ({"prompt": "{"}, ("ComfyUI", "damaged JSON")),
         ({"sd_tool_9": "a nurse"}, ("unknown tool", "the text 'sd_tool_9'")),
         # Programs and cameras write these: no tool that generates images is behind them.
@@ -232,16 +232,16 @@ def chain(n):
     ("graph", "problem"),
     [
         ({"6": CLIP, "7": BAD, "3": SAMPLER, "4": node("KSampler", positive=["7", 0])}, "several prompts in one graph"),
-        ({"3": node("KSampler", positive=["3", 0])}, "links in a circle, or "),
-        ({"1": node("Reroute", value=["1", 0]), "3": node("KSampler", positive=["1", 0])}, "links in a circle, or "),
-        ({"3": node("KSampler", positive=["9", 0])}, "a link that leads nowhere"),
+        ({"3": node("KSampler", positive=["3", 0])}, "circular or "),
+        ({"1": node("Reroute", value=["1", 0]), "3": node("KSampler", positive=["1", 0])}, "circular or "),
+        ({"3": node("KSampler", positive=["9", 0])}, "a broken link"),
         ({"6": node("ConditioningZeroOut", conditioning=["7", 0]), "7": CLIP, "3": SAMPLER}, "no positive prompt"),
-        ({"6": node("OllamaGenerate", prompt="describe a man"), "3": SAMPLER}, "node OllamaGenerate"),
+        ({"6": node("OllamaGenerate", prompt="describe a man"), "3": SAMPLER}, "the unsupported node OllamaGenerate"),
         ({"6": node("CLIPTextEncode", text=["1", 0]), "1": node("DPRandomGenerator", text="a __job__"), "3": SAMPLER},
-         "node DPRandomGenerator"),
-        ({"6": CLIP}, "a graph without a sampler that is read"),
+         "the unsupported node DPRandomGenerator"),
+        ({"6": CLIP}, "a graph without a supported sampler"),
         ({"nodes": [], "links": []}, "JSON without a prompt"),
-        (chain(60), "links in a circle, or "),
+        (chain(60), "circular or "),
     ],
 )  # fmt: skip
 def test_comfyui_graph_without_one_known_prompt_is_not_read(tmp_path, graph, problem):

@@ -25,7 +25,9 @@ def test_default_root_without_a_variable_is_in_the_project(project):
 
 def test_default_root_with_the_old_variable_names_the_new_one(project, monkeypatch):
     monkeypatch.setenv("BIASLAB_STORE", "/data/paid")
-    with pytest.raises(ParameterError, match=r"BIASLAB_STORE is now BIASLAB_CACHE: set BIASLAB_CACHE=/data/paid"):
+    with pytest.raises(
+        ParameterError, match=r"BIASLAB_STORE is now called BIASLAB_CACHE\. Set BIASLAB_CACHE=/data/paid"
+    ):
         places.default_root()
     monkeypatch.setenv("BIASLAB_CACHE", "/data/paid")
     assert str(places.default_root()) == "/data/paid"

@@ -31,19 +31,19 @@ def test_what_is_no_file_is_named(tmp_path, kind):
     (tmp_path / "link").symlink_to(path)
     for name in (path, str(tmp_path / "link")):
         for read in (reading.check, reading.content, reading.text):
-            with pytest.raises(InputError, match=rf"^{name} is a folder, a pipe or a device; give a file"):
+            with pytest.raises(InputError, match=rf"^{name} is a folder, a pipe or a device; specify a file"):
                 read(name)
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
     (tmp_path / "it").write_bytes("né".encode())
     assert reading.content(tmp_path / "it", most=3) == b"n\xc3\xa9" and reading.text(tmp_path / "it") == "né"
-    with pytest.raises(InputError, match=r"has 3 bytes; at most 2 are read"):
+    with pytest.raises(InputError, match=r"has 3 bytes; the maximum is 2"):
         reading.content(tmp_path / "it", most=2)
     # A file of a terabyte in which nothing is written takes no place on a disk.
     with (tmp_path / "large").open("wb") as file:
         file.truncate(reading.MAX_BYTES + 1)
-    with pytest.raises(InputError, match=r"has 500,000,001 bytes; at most 500,000,000 are read"):
+    with pytest.raises(InputError, match=r"has 500,000,001 bytes; the maximum is 500,000,000"):
         reading.text(tmp_path / "large")
     with pytest.raises(FileNotFoundError):
         reading.check(tmp_path / "nothing")
@@ -88,5 +88,5 @@ def test_aliases_that_unfold_to_billions_of_values_are_refused(tmp_path, read):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)]
     (tmp_path / "it.yaml").write_text("\n".join(lines))
-    with pytest.raises(BiaslabError, match=r"it\.yaml.* is one of more than 100,000 values"):
+    with pytest.raises(BiaslabError, match=r"it\.yaml.* exceeds the maximum of 100,000 values"):
         read(str(tmp_path / "it.yaml"))

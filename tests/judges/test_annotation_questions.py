@@ -71,13 +71,13 @@ def test_find_questions_joins_names_and_files(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("scale: 1-7", "give monk or 1-5 and no answers"),
-        ("scale: 1-5, answers: [yes, no]", "give monk or 1-5 and no answers"),
+        ("scale: 1-7", "use monk or 1-5, without answers"),
+        ("scale: 1-5, answers: [yes, no]", "use monk or 1-5, without answers"),
         ("scale: 1-5, ends: [bad]", "ends must be two labels"),
         ("answers: [yes, no], ends: [bad, good]", "ends must be two labels"),
-        ("answers: [yes, no], hint: ''", "hint must be a text"),
-        ("answers: [yes, no], skills: [{a: b}]", "must be a text"),
-        ("answers: [yes, no], colour: red", "it may have scale, ends, hint, skills"),
+        ("answers: [yes, no], hint: ''", "hint must be a string"),
+        ("answers: [yes, no], skills: [{a: b}]", "must be a string"),
+        ("answers: [yes, no], colour: red", "scale, ends, hint, skills are optional"),
     ],
 )
 def test_read_questions_with_a_wrong_field_is_refused(tmp_path, fields, said):
@@ -89,13 +89,13 @@ def test_read_questions_with_a_wrong_field_is_refused(tmp_path, fields, said):
 @pytest.mark.parametrize(("of", "name", "other"), [("person", "object", "image"), ("image", "phrase", "person")])
 def test_read_questions_with_a_placeholder_of_the_other_kind_is_refused(tmp_path, of, name, other):
     (tmp_path / "q.yaml").write_text(f"- {{name: a, question: 'A {{{name}}}?', answers: [yes, no], of: {of}}}")
-    with pytest.raises(InputError, match=rf"{{{name}}} belongs to questions of: {other}"):
+    with pytest.raises(InputError, match=rf"{{{name}}} is only for questions about: {other}"):
         read_questions(tmp_path / "q.yaml")
 
 
 def test_read_questions_for_a_model_with_a_placeholder_is_refused(tmp_path):
     (tmp_path / "q.yaml").write_text("- {name: a, question: 'Does it fit {text}?', answers: [yes, no], of: image}")
-    with pytest.raises(InputError, match=r"has {text}, which only 'biaslab annotate' fills in"):
+    with pytest.raises(InputError, match=r"has {text}, which only 'biaslab annotate' replaces"):
         read_questions(tmp_path / "q.yaml")
     assert find_questions(str(tmp_path / "q.yaml"))[0].placeholders == {"text"}
 

@@ -28,9 +28,9 @@ def available(monkeypatch):
 @pytest.mark.parametrize(
     ("missing", "gender", "reason"),
     [
-        ((), DLIB, "its error on labelled photographs was measured."),
-        ((CLIP,), DLIB, "its error on labelled photographs was measured."),
-        ((DLIB,), CLIP, "the measured judge is not available. dlib is missing."),
+        ((), DLIB, "its error on labelled photographs is known."),
+        ((CLIP,), DLIB, "its error on labelled photographs is known."),
+        ((DLIB,), CLIP, "the default with a measured error is not available. dlib is missing."),
         ((DLIB, CLIP), DLIB, "no other default is available."),
     ],
 )
@@ -65,7 +65,7 @@ def test_offline_advice_names_judges_and_one_command(available, monkeypatch, mis
     if missing:
         available.discard(DLIB)
     after = f" after `{command}`" if command else ""
-    advice = "For photographs, judging.gender=dlib judging.faces=yunet work without the hub"
+    advice = "For photographs, judging.gender=dlib and judging.faces=yunet work without the hub"
     assert defaults.offline_advice() == f"{advice}{after}."
 
 

@@ -221,7 +221,7 @@ def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, sa
 
 def test_annotated_copies_that_differ_are_refused_by_name(copied):
     with pytest.raises(
-        InputError, match=r"a\.png and b\.png are copies .* r\.csv gives female for the first and male for the second"
+        InputError, match=r"a\.png and b\.png are copies .* r\.csv states female for the first and male for the second"
     ):
         duplicates.drop_duplicates(copied, annotations(a="female", b="male", c="male"), "r.csv")
 
@@ -235,7 +235,7 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     given = {"compute": {"cache": str(tmp_path / "store")}}
     pipeline = Pipeline(f"images:{folder}", Settings.from_mapping(given), progress=False)
     if is_refused:
-        match = r"a\.png and b\.png are copies .*pictures\.csv gives prompt 'nurse', group 'nurse' .* group 'chef'"
+        match = r"a\.png and b\.png are copies .*pictures\.csv states prompt 'nurse', group 'nurse' .* group 'chef'"
         with pytest.raises(InputError, match=match):
             pipeline.part(Custom).images()
     else:
@@ -405,11 +405,11 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.part(Custom).images()
-    assert custom.unmatched([pipeline]) == ["pics: Left out (format not read): 1, such as nurse/5.jxl."]
+    assert custom.unmatched([pipeline]) == ["pics: Excluded (format not read): 1, such as nurse/5.jxl."]
     left_out = (
         "4 of 7 files: unreadable 1 (chef 1), duplicate 1 (nurse 1; nurse/2.png has the pixels of nurse/1.png), "
         "black 1 (nurse 1), format not read 1 (nurse 1)"
     )
-    more = "Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
-    assert generated_images.remarks(asked) == [f"Images left out: pics {left_out}.", f"pics: {more}"]
-    assert custom.remarks(pipeline) == [f"Left out: {left_out}.", more]
+    more = "Images that occur in several groups and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
+    assert generated_images.remarks(asked) == [f"Excluded images: pics {left_out}.", f"pics: {more}"]
+    assert custom.remarks(pipeline) == [f"Excluded: {left_out}.", more]

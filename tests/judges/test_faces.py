@@ -90,12 +90,12 @@ def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder
     (folder / "config.json").write_text(config.replace('"face"', '"surface"'))
     with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface, dog\)"):
         HubFaces(str(folder)).load()
-    with pytest.raises(ParameterError, match=r"holds no config\.json"):
+    with pytest.raises(ParameterError, match=r"contains no config\.json"):
         HubFaces(str(clip_folder)).load()
     file = folder / "preprocessor_config.json"
     for size in (10**9, -3):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))
-        with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
+        with pytest.raises(ParameterError, match=f"detector: its configuration states {size} as a side of images"):
             parsed(str(folder)).faces([])
 
 
@@ -159,7 +159,7 @@ def test_mediapipes_boxes_become_corners_within_the_image(tflite):
 @pytest.mark.parametrize(("content", "why"), [(b"bad", "is not a valid"), (b"bare", "requires specifying metadata")])
 def test_mediapipe_refuses_what_is_no_model_with_what_to_take_instead(tflite, content, why):
     tflite.write_bytes(content)
-    with pytest.raises(ParameterError, match=rf"as a face detector: .*{why}.*'yunet', which takes no file"):
+    with pytest.raises(ParameterError, match=rf"as a face detector: .*{why}.*'yunet', which needs no file"):
         MediaPipeFaces(f"mediapipe:{tflite}").load()
 
 
@@ -222,7 +222,7 @@ def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
     images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
     assert parsed("yunet", 0.95).faces(images) == [[]] * 5
     fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
-    with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
+    with pytest.raises(InputError, match="yunet returns numbers that are not finite"):
         parsed("yunet").faces(images[:1])
 
 

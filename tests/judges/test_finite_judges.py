@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOW = Thresholds(tag=0, box=0, text=0, area=0)
-DAMAGED = r"gives numbers that are not finite in float32\. No type holds more"
+DAMAGED = r"returns numbers that are not finite in float32\. No type has a larger range"
 
 
 def spoil(model, *parts):
@@ -138,5 +138,5 @@ def test_words_that_must_not_be_written_are_no_error(tiny):
     scores = torch.tensor([[0.0, float("-inf"), 2.0]])
     assert watch(None, scores) is scores
     for wrong in ("nan", "inf"):
-        with pytest.raises(InputError, match="gives numbers"):
+        with pytest.raises(InputError, match="returns numbers"):
             watch(None, torch.tensor([[0.0, float(wrong)]]))

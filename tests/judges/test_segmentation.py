@@ -208,7 +208,7 @@ def test_a_box_is_of_the_tag_whose_words_name_it():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (("siglip", "segformer", "none"), "'segformer', which is no detector with word prompts"),
+        (("siglip", "segformer", "none"), "'segformer', .*this kind: detector with word prompts"),
         (("siglip", "grounding_dino", "segformer"), "segmenter with box prompts"),
     ],
 )
@@ -290,7 +290,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
 
 @pytest.mark.parametrize(
     ("content", "error", "said"),
-    [(None, InputError, "not there"), (b"\n \n", InputError, "no word"), (b"caf\xe9", InputError, "byte 0xe9")],
+    [(None, InputError, "does not exist"), (b"\n \n", InputError, "no word"), (b"caf\xe9", InputError, "byte 0xe9")],
 )
 def test_a_vocabulary_says_what_is_wrong(tmp_path, content, error, said):
     if content is not None:
@@ -340,7 +340,7 @@ def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
     assert found.objects[list(BOX)].iloc[0].tolist() == [0.1, 0.2, 0.5, 0.6]
     # Somebody looked at b, and found nothing; nothing says that anybody looked at c.
     assert found.images.to_numpy().tolist() == [["b/0", "", ""], ["a/0", "", ""], ["c/0", "missing", "not in the file"]]
-    assert "1 instances are duplicates" in caplog.text
+    assert "duplicate instances that are ignored: 1" in caplog.text
     boxes = segmentation.read(written(tmp_path, kind=kind, drop=("rle", "height", "width")), IDS)
     assert (boxes.objects["rle"] == "").all() and boxes.objects["height"].isna().all()
 
@@ -351,9 +351,9 @@ def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
         ({"image_id": "z/9"}, r"'z/9'.* 3 images.*data row 1.*'b/0'"),
         ({"score": 1.5}, r"score is '1.5'.*0 to 1"),
         ({"score": ""}, "score is ''"),
-        ({"left": 12}, r"left is '12'.*pixels"),
+        ({"left": 12}, r"left is '12'.*fraction"),
         ({"right": "nan"}, "right is 'nan'"),
-        ({"left": 0.5}, "left is '0.5', not below right"),
+        ({"left": 0.5}, "left is '0.5', which is not below right"),
         ({"object": ""}, "object is empty"),
         ({"height": 5}, r"24 pixels, not of 5 x 6"),
         ({"height": ""}, "height is ''"),
@@ -368,7 +368,7 @@ def test_what_does_not_fit_in_a_file_is_named(changed, said, tmp_path):
 
 def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
     other = {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(np.ones((8, 8), bool))}
-    with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
+    with pytest.raises(InputError, match=r"'a/0' differs in size.*data row 2"):
         segmentation.read(written(tmp_path, [ROWS[0], other | {"height": 8, "width": 8}]), IDS)
     for column in ("image_id", "object", "score", "top", "height"):
         with pytest.raises(InputError, match=f"no column '{column}'"):

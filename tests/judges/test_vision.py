@@ -174,7 +174,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by, m
 
 def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_by, model, tmp_path):
     with FakeVision(lambda *_: "female").running() as server:
-        with pytest.raises(RunError, match=r"limit of cost, 0\.5: 0\.5 is spent"):
+        with pytest.raises(RunError, match=r"cost limit of 0\.5; 0\.5 is already spent"):
             judged_by(model(server, price=0.1, limit=0.5), TEN, 10)
         assert len(server.requests) == 5
         found = judged_by(model(server, price=0.1, limit=1.0), TEN, 10)
@@ -185,7 +185,7 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_b
 
 
 @pytest.mark.parametrize(
-    ("price", "limit", "said"), [(None, 1.0, "is unknown: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
+    ("price", "limit", "said"), [(None, 1.0, "is unknown. Set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
 def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, model, price, limit, said):
     with FakeVision(lambda *_: "female").running() as server:
@@ -251,13 +251,13 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
     ("text", "said"),
     [
         ("", "must be a list of 1 to 20"),
-        ("- hat", "which is no question: give name, question, answers, of"),
-        ("- {name: hat, question: 'A?'}", "give name, question, answers"),
-        ("- {name: hat, question: 'A?', answers: [yes, Yes]}", "2 to 20 different ones"),
-        ("- {name: hat, question: 'A?', answers: [yes, nobody]}", "'nobody' has a meaning"),
-        ("- {name: hat, question: 'A?', answers: [yes, {a: 1}]}", "each answer must be a text"),
-        ("- {name: hat, question: '', answers: [yes, no]}", "question must be a text"),
-        ("- {name: Group, question: 'A?', answers: [yes, no]}", "'Group', which is taken"),
+        ("- hat", "which is not a valid question: it needs name, question, answers, of"),
+        ("- {name: hat, question: 'A?'}", "it needs name, question, answers"),
+        ("- {name: hat, question: 'A?', answers: [yes, Yes]}", "2 to 20 different answers"),
+        ("- {name: hat, question: 'A?', answers: [yes, nobody]}", "'nobody' has a special meaning"),
+        ("- {name: hat, question: 'A?', answers: [yes, {a: 1}]}", "each answer must be a string"),
+        ("- {name: hat, question: '', answers: [yes, no]}", "question must be a string"),
+        ("- {name: Group, question: 'A?', answers: [yes, no]}", "'Group', which is a reserved name"),
         ("- {name: a, question: 'A?', answers: [yes, no], of: people}", "of is 'people'"),
         ("- &a {name: a, question: 'A?', answers: [yes, no]}\n- *a", "two questions called 'a'"),
     ],
@@ -292,5 +292,5 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, model,
 @pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
-    with pytest.raises(ParameterError, match=r"no judge of that kind"):
+    with pytest.raises(ParameterError, match=r"no judge of this kind"):
         ModelUse(setting, "endpoint:eye", judge=pipeline.judge(setting, "endpoint:eye")).files(pipeline)

@@ -124,7 +124,7 @@ def test_batches_are_as_large_as_the_memory_allows(photos, monkeypatch, model):
     ("name", "message"),
     [
         ("ViT-L-15:openai", r"no architecture 'ViT-L-15'.*ViT-L-14"),
-        ("ViT-L-14", "ViT-L-14 has no weights ''; name both"),
+        ("ViT-L-14", "ViT-L-14 has no weights ''; specify both"),
         ("ViT-L-14:opnai", r"ViT-L-14 has no weights 'opnai'.*'openai'"),
     ],
 )
@@ -151,10 +151,10 @@ def test_folders_that_cannot_be_loaded(clip_folder, tmp_path):
         file.write_text(json.dumps(config))
         refused(f"{folder} cannot be loaded as an open_clip model")
     file.unlink()
-    refused(r"holds no open_clip_config\.json")
+    refused(r"contains no open_clip_config\.json")
     shutil.copy(clip_folder / file.name, file)
     weights.rename(folder / "a.bin")
-    refused(r"has a\.bin; weights are read from \.safetensors only")
+    refused(r"has a\.bin; weights are read only from \.safetensors")
 
 
 @pytest.mark.long

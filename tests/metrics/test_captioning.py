@@ -190,7 +190,7 @@ def test_one_image_has_no_interval():
     ("said", "true", "named"),
     [
         ([], [], "0 captions"),
-        (["a", "b"], [["a"]], "2 captions, references of 1"),
+        (["a", "b"], [["a"]], "2 captions, references for 1"),
         (["a", "b"], [["a"], []], "image 1"),
     ],
 )

@@ -181,8 +181,14 @@ def test_too_many_undefined_resamples_leave_no_interval():
     [
         (lambda: krippendorff_alpha([["femal", "male"]], seed=0), r"A label is 'femal'\. Did you mean 'female'"),
         (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A label is 3"),
-        (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Labels .* shape \(items, annotators\); got \(2,\)\.$"),
-        (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must label the same items"),
+        (
+            lambda: krippendorff_alpha(["male"] * 2, seed=0),
+            r"^Labels .* shape \(2,\); it must be \(items, annotators\)\.$",
+        ),
+        (
+            lambda: cohen_kappa(["male"], ["male"] * 2, seed=0),
+            r"shapes \(1,\) and \(2,\); both must label the same items",
+        ),
         (lambda: percent_agreement([["female", "male"]], seed=0, confidence=95), "confidence.*95"),
         (lambda: percent_agreement([["female", "male"]], seed=0, replicates=0), "replicates.*0"),
     ],

@@ -125,9 +125,9 @@ def test_nothing_left_is_nan_with_its_count(definition, g, t, excluded):
 
 
 def test_errors_name_value_and_remedy():
-    with pytest.raises(InputError, match=r"^percent_training holds 130; allowed is 0 to 100 or NaN\.$"):
+    with pytest.raises(InputError, match=r"^percent_training contains 130; it must be 0 to 100, or NaN\.$"):
         amplification([20], [130])
-    with pytest.raises(InputError, match="percent_generated holds inf"):
+    with pytest.raises(InputError, match="percent_generated contains inf"):
         expected_amplification([np.inf], [30])
     for text in (["50"], np.array([40, "50"], dtype=object), [[1], [2, 3]]):
         with pytest.raises(InputError, match="percent_generated must be numbers"):

@@ -54,8 +54,8 @@ def test_a_mask_comes_back_as_it_was(seed):
     [
         ("äö", "characters"),
         ("zz", "characters"),
-        ("o", "within"),
-        ("O", "below 0"),
+        ("o", "middle of a run"),
+        ("O", "negative"),
         ("o" * 20, "long"),
         ("", "0 pixels"),
     ],

@@ -114,5 +114,5 @@ def test_retrieval_bias_by_hand():
     assert retrieval.retrieval_bias(similarity, female, 2, male=male).tolist() == [1, 0]
     # By default all others are men: two men, two men.
     assert retrieval.retrieval_bias(similarity, female, 2).tolist() == [1, 1]
-    with pytest.raises(InputError, match="k 5; give one gender"):
+    with pytest.raises(InputError, match="k is 5; female and male need one value"):
         retrieval.retrieval_bias(similarity, female, 5)

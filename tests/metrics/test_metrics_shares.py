@@ -85,17 +85,17 @@ def test_biased_images_by_hand():
 @pytest.mark.parametrize(
     ("measure", "arguments", "message"),
     [
-        (average_gender, (1, -1), "n_male holds -1; allowed is 0 or more or NaN"),
+        (average_gender, (1, -1), "n_male contains -1; it must be 0 or more, or NaN"),
         (mean_absolute_deviation, ([3],), "two or more categories"),
         (mean_absolute_deviation, (3,), "two or more categories"),
-        (mean_absolute_difference, ([1.5], [0]), r"presence_a holds 1\.5; allowed is 0 to 1 or NaN"),
-        (stereotype_score_from_percent, (50, "masculine"), "'masculine'; allowed are 'female' and 'male'"),
+        (mean_absolute_difference, ([1.5], [0]), r"presence_a contains 1\.5; it must be 0 to 1, or NaN"),
+        (stereotype_score_from_percent, (50, "masculine"), "'masculine'; it must be 'female' or 'male'"),
         (stereotype_score_from_percent, ([50], [None]), "A stereotype is None"),
         (stereotype_score_from_percent, ([50] * 3, ["male"] * 2), r"percent_female \(3,\), stereotype \(2,\)"),
-        (percent_female_from_stereotype_score, (101, "male"), "score holds 101; allowed is -100 to 100 or NaN"),
-        (biased_images, ([0.7], [1]), "threshold probabilities first"),
-        (biased_images, ([0.5], [0.5]), "threshold probabilities first"),
-        (biased_images, ([1], [1, 0]), "of one length"),
+        (percent_female_from_stereotype_score, (101, "male"), "score contains 101; it must be -100 to 100, or NaN"),
+        (biased_images, ([0.7], [1]), "threshold to probabilities first"),
+        (biased_images, ([0.5], [0.5]), "threshold to probabilities first"),
+        (biased_images, ([1], [1, 0]), "the same length"),
     ],
 )
 def test_what_does_not_fit_is_named(measure, arguments, message):

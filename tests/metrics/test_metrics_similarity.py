@@ -235,17 +235,25 @@ def test_groups_of_what_is_not_known():
         (cosines, [np.ones((2, 0)), np.ones((2, 0))], r"\(2, 0\)"),
         (split_product, [np.ones((1, 2, 3)), np.ones((1, 3, 3))], r"\(1, 2, 3\) and \(1, 3, 3\)"),
         (bias_score, [1, 1, 0, 5], r"A prompt set is empty \(size 0\)"),
-        (bias_score, [1, -1, 5, 5], "count_feminine holds -1; allowed is 0 or more or NaN"),
+        (bias_score, [1, -1, 5, 5], "count_feminine contains -1; it must be 0 or more, or NaN"),
         pytest.param(ssim_maps, [np.ones((1, 9, 9))] * 2, "float64", marks=needs_opencv),
         pytest.param(ssim_maps, [np.ones((1, 6, 9), np.uint8)] * 2, "6 x 9", marks=needs_opencv),
         (
             coverage,
             [np.ones((1, 2, 3), bool), np.ones((1, 3, 2), bool)],
-            r"\(1, 2, 3\) and of words \(1, 3, 2\)",
+            r"\(1, 2, 3\), and of words, \(1, 3, 2\)",
         ),
-        (coverage, [np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8)], "Masks of words are uint8; give bool"),
-        (dependency_groups_of_largest, [["a"], [True], [0.1, 0.2], 0], r"shape \(2,\); give one for each of 1 objects"),
-        (dependency_groups_of_largest, [["a"], [True], [70], [0]], "coverage holds 70"),
+        (
+            coverage,
+            [np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8)],
+            "Masks of words are uint8; they must be bool",
+        ),
+        (
+            dependency_groups_of_largest,
+            [["a"], [True], [0.1, 0.2], 0],
+            r"shape \(2,\); it needs one value for each of 1 objects",
+        ),
+        (dependency_groups_of_largest, [["a"], [True], [70], [0]], "coverage contains 70"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, given, said):

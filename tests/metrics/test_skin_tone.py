@@ -89,9 +89,9 @@ def test_missing_and_empty():
 
 
 def test_unusable_colours_are_refused():
-    with pytest.raises(InputError, match=r"^rgb holds 256; allowed is 0 to 255 or NaN\.$"):
+    with pytest.raises(InputError, match=r"^rgb contains 256; it must be 0 to 255, or NaN\.$"):
         st.monk_tone([[256, 0, 0]])
-    with pytest.raises(InputError, match=r"^rgb has shape \(2,\); its last axis must hold the 3 values of a colour"):
+    with pytest.raises(InputError, match=r"^rgb has shape \(2,\); its last axis must contain the 3 values of a colour"):
         st.monk_tone([1, 2])
     with pytest.raises(UnknownNameError, match="no skin tone computation named 'lab'"):
         st.monk_tone([[1, 2, 3]], "lab")

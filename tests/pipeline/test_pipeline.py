@@ -119,20 +119,20 @@ def fake(tmp_path):
         ({"steps": 3}, "no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
         ({"critic": "counts"}, "critic is a group of settings"),
         ({"paired": {"pair_images": "many"}}, "paired.pair_images is 'many'"),
-        ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
+        ({"generation": {"steps": 0}}, "generation.steps is 0; it must be 1 to 1,000 steps."),
         ({"captions": {"name_recognizer": "gazeteer"}}, "name_recognizer is 'gazeteer'. Did you mean 'gazetteer'?"),
-        ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
-        ({"baselines": []}, "baselines is (); give one or more."),
+        ({"captions": {"approaches": ["naiv"]}}, "approaches contains 'naiv'. Did you mean 'naive'"),
+        ({"baselines": []}, "baselines is (); specify at least one value."),
         ({"baselines": ["none", "mini"]}, "baselines is ['none', 'mini']"),
-        ({"captions": {"occupations": 3}}, "captions.occupations holds 3; it must be a text."),
+        ({"captions": {"occupations": 3}}, "captions.occupations contains 3; it must be a string."),
         ({"captions": {"columns": "text"}}, "captions.columns is 'text'; it must be a mapping"),
         ([], "settings is []; it must be a mapping"),
         ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
-        ({"captions": {"max_captions": 10**400}}, "captions.max_captions is a whole number beyond what is allowed"),
+        ({"captions": {"max_captions": 10**400}}, "captions.max_captions is a whole number outside the range"),
         ({1: 2}, "settings has the key 1, which must be a string"),
         # Every problem is told at once.
-        ({"stpes": 3, "generation": {"height": -1}}, "height is -1; allowed is 0 or more pixels"),
+        ({"stpes": 3, "generation": {"height": -1}}, "height is -1; it must be 0 or more pixels"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(given, message):
@@ -180,7 +180,7 @@ def test_images_and_texts_are_compared_by_an_open_clip_model_among_the_judges(ge
     p = Pipeline("owner/name", Settings(judging={"gender": gender, "extra_judges": extra_judges}))
     assert (p.clip_judge.name if p.clip_judge else "") == judge
     if not judge:
-        with pytest.raises(MissingInputError, match=r"neither judging\.gender nor judging\.extra_judges names"):
+        with pytest.raises(MissingInputError, match=r"neither judging\.gender nor judging\.extra_judges contains one"):
             p.text_embeddings(["a photo"])
 
 
@@ -309,7 +309,7 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
-    with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
+    with pytest.raises(ParameterError, match=r"^The run has 2 problems and was not started:\n  - .*gone"):
         given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
         validation.check_plan(Pipeline("mini", given), {"paradox_percent_female"})
 
@@ -372,7 +372,9 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
 @pytest.mark.parametrize("source", ["published", "folder"])
 def test_a_source_of_tables_has_no_images(tmp_path, source):
     study = Study(tmp_path, source=str(tmp_path) if source == "folder" else source)
-    with pytest.raises(MissingInputError, match=r"This needs images, and source .* has tables only: set source to"):
+    with pytest.raises(
+        MissingInputError, match=r"This needs images, but the source .* has only tables\. Set source to"
+    ):
         study.images("generated")
     none = study.judgements("generated", optional=True)
     assert none.empty and {"image_id", "occupation", "status", "gender"} <= set(none)
@@ -486,9 +488,11 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     p.downloads()
     assert pictures.received and validation.digest(Pipeline("owner/name", p.settings)) == before
     none = fake(captions={"training_images": "download"})
-    with pytest.raises(MissingInputError, match=r"no recognized column of URLs\. Name it with captions\.columns"):
+    with pytest.raises(MissingInputError, match=r"no recognized column of URLs\. Specify it in captions\.columns"):
         validation.check_settings(Pipeline("owner/name", none.settings))
-    with pytest.raises(MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"):
+    with pytest.raises(
+        MissingInputError, match=r"No images are downloaded, because captions.training_images is '.*images'"
+    ):
         fake().downloads()
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
@@ -548,7 +552,7 @@ def check_captions(settings):
         ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
         ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
         ("a.txt", "an astronaut", IMAGES | {"occupations": ["astronaut"]}, "The tokenizer of mini lacks .*'astronaut'"),
-        ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be prompts .*lacks .*'zanzibar'"),
+        ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be used as prompts .*lacks .*'zanzibar'"),
         ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
     ],
 )
@@ -609,7 +613,7 @@ def test_what_takes_the_images_behind_captions_is_told_and_planned(tmp_path, mon
         try:
             made.load(name)
         except MissingInputError as error:
-            assert "captions and no images. Set captions.training_images to a folder" in str(error), name
+            assert "captions but no images. Set captions.training_images to a folder" in str(error), name
             taking.add(name)
         assert (plan_of(made.pipeline).table(name).missing is not None) == (name in taking), name
     assert taking == {f"paradox_{name}" for name in OF_IMAGES}

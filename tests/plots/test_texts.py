@@ -30,7 +30,7 @@ def told(monkeypatch):
 def test_facts_stand_where_a_text_names_them_and_a_missing_one_is_named():
     facts = {"model": "SD", "level": "95%", "n": 1200, "unused": 1}
     assert texts.of_figure("paired_told", facts) == ("Of SD", "Bars: 95% intervals; 1,200 images.")
-    with pytest.raises(ParameterError, match="paired_told uses 'level'"):
+    with pytest.raises(ParameterError, match=r"paired_told contains \{level\}"):
         texts.of_figure("paired_told", {"model": "SD", "n": 1})
     with pytest.raises(UnknownNameError, match="Did you mean 'paired_told'"):
         texts.of_figure("paired_tolt", {})

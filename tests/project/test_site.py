@@ -204,16 +204,16 @@ def test_settings_are_listed_as_they_are_declared(capsys):
     found = settings_reference.find_declared()
     assert {one.name: one.meaning for one in found} == known
     by_name = {one.name: one for one in found}
-    assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
+    assert by_name["generation.steps"].facts == "whole number or null; 1 to 1,000 steps; default null"
     assert by_name["paired.aspect"].limits == "0.1 to 10"
     assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
-    assert by_name["judging.class_prompts"].kind == "list of texts"
+    assert by_name["judging.class_prompts"].kind == "list of strings"
     assert by_name["compute.cache"].kind == "path" and by_name["judging.gender"].kind == "name or path"
     # What an installed package brings.
-    assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].package_default
+    assert "default for models from biaslab-world: mini-clip" in by_name["judging.gender"].package_default
     assert (
         by_name["captions.corpus"].package_default[-1]
-        == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
+        == "from installed packages: depictions (biaslab-world), mini (biaslab-world)"
     )
 
     assert [one.name for one in settings_reference.find_declared("vision")] == [
@@ -225,7 +225,7 @@ def test_settings_are_listed_as_they_are_declared(capsys):
     assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2
     assert "Did you mean 'guidance_scale'" in capsys.readouterr().err
-    with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or its sentence"):
+    with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or description"):
         settings_reference.find_declared("xyzzy")
 
 
@@ -259,7 +259,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
     # Only of what was finished: nothing of pairs was, and the table of DALL-Eval is empty.
     assert [one.what for one in papers] == ["paradox", "triplets"]
     assert papers[1].text.endswith("Journal of Imaging 11(2). https://doi.org/10.3390/jimaging11020035")
-    with pytest.raises(ParameterError, match="The address is 'here'; give one such as https://"):
+    with pytest.raises(ParameterError, match="--url is 'here'; it must be like https://"):
         citation.of_run(RUN, "here")
     # A title cannot break out of BibTeX.
     assert "  title = {a, author = b},\n" in citation.of_run(RUN | {"title": "a}, author = {b}\\"})[0].bibtex

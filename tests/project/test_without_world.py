@@ -87,7 +87,7 @@ def test_nothing_of_it_is_there(python):
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
     code = "from biaslab.request import Request; Request.from_parameters({'source': 'mini'})"
     done = python("-c", code)
-    assert "neither 'published', 'annotations', 'pipeline' nor a folder that exists" in done.stderr
+    assert "neither 'published', 'annotations', 'pipeline' nor an existing folder" in done.stderr
 
 
 def test_the_papers_numbers_are_computed(python, biaslab, root):

@@ -73,7 +73,7 @@ def test_templates_take_the_forms_that_a_file_says(write):
     assert some.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
         _ = made.with_changes(captions={"occupations": ["Arztin"]}).occupations
-    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.vocabulary_file"):
+    with pytest.raises(ParameterError, match=r"'my\.csv', which is a file; set captions\.vocabulary_file"):
         _ = made.with_changes(captions={"occupations": "my.csv"}).occupations
 
 
@@ -157,7 +157,7 @@ def test_a_changed_file_is_another_run(write):
             "Pförtner, stereotype: male",
             "Pförtner, stereotype: female",
             "paired.vocabulary_file",
-            r"has 1 occupations.*male",
+            r"contains 1 occupations.*male",
         ),
         ("occupation: Koch", "occupation: Bäckerin!", "captions.vocabulary_file", r"occurs twice"),
         ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"lacks 'dativ' for 'Koch'"),
@@ -165,11 +165,11 @@ def test_a_changed_file_is_another_run(write):
         ("{2.dativ} rechts", "rechts", "paired.vocabulary_file", r"paired: paired.*\{1\} and \{2\}"),
         ('  female: "Zeige {1} als Frau."\n', "", "paired.vocabulary_file", r"paired lacks female"),
         ("roles: {high: [Chef], low: Lehrling}\n", "", "paired.vocabulary_file", r"no roles in their language"),
-        ("low: Lehrling", "low: 5", "paired.vocabulary_file", r"roles: low is 5; give a list of words"),
+        ("low: Lehrling", "low: 5", "paired.vocabulary_file", r"roles: low is 5; it must be a list of words"),
         ("[Mann, er]", "[Mann, Sie]", "captions.vocabulary_file", r"indicators: 'sie' occurs twice"),
         ("paradox:", "paradoxes:", "captions.vocabulary_file", r"'paradoxes'. Did you mean 'paradox'"),
         ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.vocabulary_file", r"list of templates"),
-        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be used as YAML"),
+        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be read as YAML"),
     ],
 )
 def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):

@@ -118,7 +118,7 @@ def test_annotations_of_others_are_listed_and_refused(write):
     frame = read(path, people=PEOPLE)
     assert labelled(frame) == [["a", 1, "", "Ann", "female"]]
     assert frame.attrs["others"] == [("zz", 1), ("b", 3), ("a", 0), ("b", 0)]
-    with pytest.raises(InputError, match=r"4 people or images .*data row 2\), of the images 'zz', 'b', 'a'"):
+    with pytest.raises(InputError, match=r"4 people or images .*data row 2\); their images are 'zz', 'b', 'a'"):
         read(path, people=PEOPLE, strict=True)
     with pytest.raises(InputError, match="annotates none of the people"):
         read(write("image_id,Ann\na,\n"), people=PEOPLE, strict=True)
@@ -140,7 +140,7 @@ def test_skills_are_correct_where_no_step_is_missing(write):
     assert found["image_id"].tolist() == [*"aabbc"] and found["annotator"].tolist() == [*("Ann", "Ben") * 2, "Ann"]
     assert found["number"].tolist() == ["yes", "no", "", "", ""]
     assert found["correct"].tolist() == ["yes", "no", "yes", "no", "no"]
-    with pytest.raises(InputError, match=r"1 people or images .*data row 5\), of the images 'c'"):
+    with pytest.raises(InputError, match=r"1 people or images .*data row 5\); their images are 'c'"):
         skills(write(text), ["a", "b"])
 
 
@@ -171,11 +171,17 @@ def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
         ("a,b\n1,2\n", r"no column 'image_id'.* It has: a, b\."),
         ("image_id,position\na,1\n", "no column of annotations"),
         ("image_id,annotator\na,Ann\n", "no column 'label'"),
-        ("annotator,a,Progress\nR_1,male,100\n", "'Progress' holds '100' in data row 1.* 'Progress' is no image"),
+        (
+            "annotator,a,Progress\nR_1,male,100\n",
+            "'Progress' contains '100' in data row 1.* 'Progress' is not a column of labels",
+        ),
         ("image_id,rater,label\na,Ann,male\n", "rater is now annotator"),
         ("image_id,about,annotator,label\na,hat,Ann,yes\n", "about is now question"),
-        ("image_id,Ann\na,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'.*'Ann' is no annotator"),
-        ("image_id,annotator,label\na,x,male\na,y,man?\n", "column 'label' holds 'man\\?' in data row 2"),
+        (
+            "image_id,Ann\na,femal\n",
+            r"'Ann' contains 'femal' in data row 1.*Did you mean 'female'.*'Ann' is not a column of labels",
+        ),
+        ("image_id,annotator,label\na,x,male\na,y,man?\n", "column 'label' contains 'man\\?' in data row 2"),
         ("image_id,question,annotator,label\na,number,x,female\n", "'female' in data row 1.* question 'number'"),
         ("image_id,question,annotator,label\na,skin tone,x,11\n", "'11' in data row 1.* question 'skin tone'"),
         ("image_id,question,annotator,label\na,alignment,x,good\n", "'good' in data row 1.* 'alignment'"),
@@ -183,7 +189,7 @@ def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
         ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
         ("image_id,position,Ann\na,0,female\n", "position is '0' in data row 1"),
         ("image_id,Ann\n,female\n", "image_id is '', empty or of several lines in data row 1"),
-        ('image_id,Ann\n"a\nb",female\n', "look for a quote left open"),
+        ('image_id,Ann\n"a\nb",female\n', "check for an unclosed quotation mark"),
         (
             "image_id,position,Ann\nb,1,female\nb,left,male\n",
             "'b', position '1' has two annotations by annotator 'Ann'",
@@ -194,14 +200,14 @@ def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
         ("image_id,annotator,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
         ("image_id,annotator,label,probability\na,r,f,1.5\n", "probability is '1.5'.*at most 1"),
         ("image_id,annotator,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
-        (f"{STEPS}a,Ann,maybe,,\n", "column 'objects' holds 'maybe' in data row 1"),
+        (f"{STEPS}a,Ann,maybe,,\n", "column 'objects' contains 'maybe' in data row 1"),
         (f"{STEPS}a,Ann,yes,,\na,Ann,no,,\n", "two annotations by annotator 'Ann', the second in data row 2"),
         (f"{STEPS}a,Ann,,,\n", "nothing is annotated in data row 1"),
         ("image_id,annotator,objects,number\na,Ann,yes,yes\n", "no column 'relation'"),
         ("image_id,annotator,object,number,relation\na,Ann,yes,,\n", "Rename 'object' to 'objects'"),
         (f"{OBJECTS}a, ,yes,1\n", "object or shown is empty in data row 1"),
         (f"{OBJECTS}a,dog,,1\n", "object or shown is empty in data row 1"),
-        (f"{OBJECTS}a,dog,maybe,1\n", "holds 'maybe' in data row 1.* question 'object: dog'"),
+        (f"{OBJECTS}a,dog,maybe,1\n", "contains 'maybe' in data row 1.* question 'object: dog'"),
         (f"{OBJECTS}a,coffee_cup,no,1\na,coffee  cup,no,1\n", "two annotations"),
         ("image_id,object\na,dog\n", "no column 'shown'"),
     ],
@@ -213,7 +219,7 @@ def test_read_of_a_bad_file_names_the_value(content, message, write):
 
 
 def test_position_words_without_people_are_refused(write):
-    with pytest.raises(InputError, match=r"position is 'left' in data row 1; give 1, 2, … from the left\."):
+    with pytest.raises(InputError, match=r"position is 'left' in data row 1; use 1, 2, … from the left\."):
         read(write("image,annotator,label,position\na,r,f,left\n"))
 
 
@@ -230,10 +236,10 @@ def test_read_of_a_workbook_names_cells_with_dates_and_formulas_without_values(t
     day = datetime.datetime(2026, 2, 1)
     assert labelled(read(workbook((7, "x", "male", day)))) == [["7", 1, "", "x", "male"]]
     with pytest.raises(
-        InputError, match=r"'image_id' holds a date in cell A3 \(2026-02-01\).* Format the column as text"
+        InputError, match=r"'image_id' contains a date in cell A3 \(2026-02-01;.* Format the column as text"
     ):
         read(workbook(("a", "x", "male"), (day, "x", "male")))
-    with pytest.raises(InputError, match="cell C2 holds a formula without a value"):
+    with pytest.raises(InputError, match="cell C2 contains a formula without a value"):
         read(workbook(("a", "x", '=IF(1=1,"male","female")')))
 
 

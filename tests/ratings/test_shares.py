@@ -73,9 +73,9 @@ def test_annotations_are_resolved_with_ties_unsure_and_unannotated_counted(write
     same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "annotations"}
     assert (found[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 annotations; b, e and f lack some but not all.
-    assert note(rated, "ratings") == 13
-    assert note(rated, "images with a rating missing") == 3
-    assert note(rated, "images left out: unannotated") == 1
+    assert note(rated, "annotations") == 13
+    assert note(rated, "images with a missing annotation") == 3
+    assert note(rated, "images excluded: unannotated") == 1
 
 
 def test_a_crowd_of_annotators_is_packed_into_few_columns(write):
@@ -106,13 +106,13 @@ def test_other_spellings_of_labels_are_reported(write):
     content = "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
     rated = shares.read(write(content))
     assert annotations.label_matrix(rated.table, rated.images).loc[0].tolist() == ["female", "female", "unsure"]
-    assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
+    assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not annotated") == 1
 
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = shares.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
     assert annotations.annotators(rated.table) == ["r1"]
-    assert note(rated, "columns not used") == 2 and note(rated, "annotators without a rating") == 1
+    assert note(rated, "columns not used") == 2 and note(rated, "annotators without annotations") == 1
     rated = shares.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "note"
@@ -123,7 +123,7 @@ def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(
     assert len(rated.images) == 3
     assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
         1,
-        "counted as another image in each; if it is one image, correct the file: '1'",
+        "counted as a separate image in each; if it is one image, correct the file: '1'",
     ]
 
 
@@ -168,7 +168,7 @@ def test_an_occupation_without_a_share_of_both_sources_is_counted_with_its_reaso
 
 HEAD = "image,source,occupation,r1\n"
 SHARE_HEAD = "occupation,source,percent_female,n\n"
-NO_NUMBER = "percent_female is {!r} in data row 2; give a number"
+NO_NUMBER = "percent_female is {!r} in data row 2; enter a number"
 MODEL_HEAD = "image,source,occupation,model,r1\n"
 BAD = [
     (
@@ -182,18 +182,18 @@ BAD = [
     (b"", "is empty"),
     (HEAD, "has a header but no rows"),
     (f"{HEAD}a,training,caf\u00e9 owner,female\n".encode("latin-1"), "is not UTF-8 (line 2: byte 0xe9)"),
-    (WIDE.replace("nurse", "nur\0se", 1), "column 'occupation' holds null bytes"),
+    (WIDE.replace("nurse", "nur\0se", 1), "column 'occupation' contains null bytes"),
     ("image,source,Source,occupation,r1\na,training,training,nurse,female\n", "two columns named 'source'"),
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
-    ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
+    ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need the columns occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
     (f"{HEAD}a,training,nurse,female\nb,genrated,nurse,male\n", "source is 'genrated' in data row 2"),
-    ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
+    ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' contains 'SD 1.4'"),
     (f"{HEAD}a,training,nurse,\n", "contains no annotation"),
     (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
     (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
-    (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give a number from 0 to 100"),
-    (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
+    (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; enter a number from 0 to 100"),
+    (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "Multiply them by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
     *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "40.5", "1e+300")),
     *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "1e999")),
@@ -258,8 +258,8 @@ def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
 
 def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
     for sheets, message in (
-        ({"a": WIDE, "b": LONG}, "holds tables on the sheets 'a', 'b'; leave one sheet with one table"),
-        ({"a": ""}, "holds no cells; leave one sheet"),
+        ({"a": WIDE, "b": LONG}, "contains tables on the sheets 'a', 'b'; keep one sheet with one table"),
+        ({"a": ""}, "contains no cells; keep one sheet"),
         ({"a": "image,source,occupation,r1,r1\na,training,nurse,f,m"}, r"book\.xlsx has two columns named 'r1'"),
     ):
         with pytest.raises(InputError, match=message):
@@ -280,7 +280,7 @@ f,generated,pilot,,,
 def test_other_is_a_class_beside_the_two_way_shares(write):
     rated = shares.read(write(OTHER))
     assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
-    assert note(rated, "images of the class other") == 2
+    assert note(rated, "images decided other") == 2
     nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
     assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
     assert (pilot["other"], pilot["tie"], pilot["n"]) == (1, 1, 0)

@@ -14,13 +14,13 @@ RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}
 NOTEBOOK = dict.fromkeys(("suffix", "variant", "status", "reason"), "") | {"id": "a", "slug": "a", "values": {}}
 BROKEN = [
     ("", "is empty."),
-    (json.dumps(RUN)[:-9], "is truncated or not JSON."),
-    ("[]", "is not the record of a run: there is a list in place of a mapping."),
-    ('{"name": "some-package", "version": 3}', "is not the record of a run: there is no "),
+    (json.dumps(RUN)[:-9], "is incomplete, or not JSON."),
+    ("[]", "is not the record of a run: a list replaces a mapping."),
+    ('{"name": "some-package", "version": 3}', "is not the record of a run: '"),
     (json.dumps(RUN | {"run": 3}), "'run' is 3."),
     (json.dumps(RUN | {"notebooks": {"a": 1}}), "'notebooks' is {'a': 1}."),
     (json.dumps(RUN | {"notebooks": [NOTEBOOK | {"values": 1}]}), "in notebooks, 'values' is 1."),
-    (json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "b"}]}), "in notebooks, there is no 'suffix'"),
+    (json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "b"}]}), "in notebooks, 'suffix' is missing"),
 ]
 
 
@@ -42,9 +42,9 @@ def test_every_command_names_it(tmp_path, write_notebook, capsys):
     (tmp_path / "mine.yaml").write_text("run: mine\n", encoding="utf-8")
     params = [str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--no-progress"]
     for words, fix in (
-        (["run", *params], "Choose another name with --set run=NAME, or replace it with --overwrite."),
-        (["compare", "mine", "other"], "Start that run again with --overwrite."),
-        (["export", "mine"], "Start that run again with --overwrite."),
+        (["run", *params], "Choose another name with --set run=NAME, or replace the run with --overwrite."),
+        (["compare", "mine", "other"], "Start the run again with --overwrite."),
+        (["export", "mine"], "Start the run again with --overwrite."),
     ):
         assert cli.main([*words, "--outputs", str(outputs)]) == 2
         said = capsys.readouterr().err.strip()
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_no_record_either(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(
         RunError,
-        match=r"run\.json is a folder, a pipe or a device; give a file, or take it away\. Start that run again",
+        match=r"run\.json is a folder, a pipe or a device; specify a file, or move it away\. Start the run again",
     ):
         records.read(tmp_path)
     (tmp_path / "run.json").rmdir()
@@ -68,5 +68,5 @@ def test_what_is_not_there_is_no_record_either(tmp_path):
         records.read(tmp_path)
     (tmp_path / "run.json").write_text(json.dumps(RUN))
     assert records.read(tmp_path) == RUN
-    with pytest.raises(RunError, match=r"there is no 'sweep'\. Wait\."):
+    with pytest.raises(RunError, match=r"'sweep' is missing\. Wait\."):
         records.read(tmp_path, needs={"sweep": ()}, fix="Wait.")

@@ -357,8 +357,8 @@ def test_notices_say_what_is_incomplete(tmp_path):
     # Although no section failed.
     page = _minimal(tmp_path, status="failed", notebooks=[{"id": "paradox/4", "status": "ok"}])
     assert "“failed”" in page.find(class_="notice").get_text()
-    page = _minimal(tmp_path, status="failed", problems=[f"Table t: the notebooks do not agree. {SCRIPT}"])
-    assert page.find(class_="notice").li.get_text() == f"Table t: the notebooks do not agree. {SCRIPT}"
+    page = _minimal(tmp_path, status="failed", problems=[f"Table t: notebooks differ in their values for {SCRIPT}"])
+    assert page.find(class_="notice").li.get_text() == f"Table t: notebooks differ in their values for {SCRIPT}"
     assert "recorded as" not in page.find(class_="notice").get_text()
 
 

@@ -203,7 +203,9 @@ def test_a_notebook_without_ids_or_with_a_lost_attachment_renders(tmp_path):
 def test_what_is_no_notebook_is_an_input_error(tmp_path, content):
     path = tmp_path / "n.ipynb"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=r"n\.ipynb cannot be read as a notebook: .*Give an executed \.ipynb file\."):
+    with pytest.raises(
+        InputError, match=r"n\.ipynb cannot be read as a notebook: .*Specify an executed \.ipynb file\."
+    ):
         render_notebook(path, tmp_path / "n.html")
     with pytest.raises(InputError, match="cannot be read as a notebook"):
         render_notebook(tmp_path / "missing.ipynb", tmp_path / "n.html")

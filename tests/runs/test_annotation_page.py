@@ -149,7 +149,7 @@ def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path
     assert cli.main(["annotate", str(tmp_path / "mine"), "--output", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().err
     assert "Excluded: 2 images, a link that leads out of the folder." in said
-    assert "Excluded: 2 images, a training image, shown with --show-faces alone." in said
+    assert "Excluded: 2 images, a training image, which only --show-faces includes." in said
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
     assert sorted(row["image_id"] for row in held(page)[0]) == ["a", "e"]
     # The folder itself may be a link.
@@ -158,7 +158,7 @@ def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path
         annotation_page.annotate(tmp_path / "short", output=tmp_path / "page.html")
     monkeypatch.setenv("BIASLAB_FOLLOW_LINKS", "1")
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
-    assert page.left_out == {"a training image, shown with --show-faces alone": 3}
+    assert page.left_out == {"a training image, which only --show-faces includes": 3}
     rows, _ = held(annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html", show_faces=True))
     found = {row["image_id"]: row["source"] for row in rows}
     training = dict.fromkeys(("b", "d", "face"), "training")
@@ -189,7 +189,7 @@ def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_pa
     (tmp_path / "mine" / "told.csv").write_text(told + "training/d.png,one,nurse,\n", encoding="utf-8")
     page = annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out")
     assert page.path.name == "annotate-mine.html" and page.images == 3
-    assert page.left_out == {"a training image, shown with --show-faces alone": 1}
+    assert page.left_out == {"a training image, which only --show-faces includes": 1}
     rows, pictures = held(page)
     people = {(row["image_id"], row["position"]): row["occupation"] for row in rows}
     cooks = {("cc.png", str(k)): "cooks" for k in (1, 2, 3, 4)}
@@ -257,7 +257,7 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
     assert {row["image_id"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
     ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
     assert (row["image_id"], row["model"]) == ("2.png", "B")
-    with pytest.raises(InputError, match="has no images of 'C'"):
+    with pytest.raises(InputError, match="contains no images of 'C'"):
         annotation_page.annotate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 
@@ -299,7 +299,7 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
     [
         (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
         (["of\ntwo.png"], r"holds b'of\\ntwo.png'"),
-        (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
+        (["Nurse/a.png", "nurse/b.png"], "use one spelling"),
     ],
 )
 def test_names_that_no_page_may_have_are_refused_before_anybody_rates(save, tmp_path, names, told):
@@ -520,7 +520,7 @@ def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
         raise AssertionError("a model is loaded")
 
     monkeypatch.setattr(generator, "load", load)
-    with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the cache"):
+    with pytest.raises(ParameterError, match=r"contains only 0 of the 16 images"):
         annotation_page.annotate(**run("mini"))
     (tmp_path / "outputs" / "small" / "params.yaml").unlink()
     for name, told in (("small", r"has no params\.yaml"), ("nothing", "no run 'nothing'")):
@@ -547,7 +547,7 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'annotator'"):
         shares.read(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no file"):
+    with pytest.raises(InputError, match="contains no file"):
         shares.read(tmp_path / "empty")
 
 

@@ -103,10 +103,10 @@ def test_audit_prints_why_default_judges_were_chosen(judges):
     ("names", "how", "said"),
     [
         (("mini",), {"preset": "quik"}, "'quick'"),
-        ((), {}, "Name a model"),
-        (("mini", "world", "mini"), {}, "'mini' is named twice"),
+        ((), {}, "No model to audit is specified"),
+        (("mini", "world", "mini"), {}, "'mini' occurs twice"),
         # One model by two names is one.
-        (("model", "link"), {}, "named twice"),
+        (("model", "link"), {}, "occurs twice"),
         (("nowhere/",), {}, "named 'nowhere/'"),
         (("minni",), {}, "'mini'"),
         (("mini", "endpoint:dall-e-3"), {}, "drawings"),
@@ -115,9 +115,9 @@ def test_audit_prints_why_default_judges_were_chosen(judges):
         (("x" * 121,), {}, "cannot be the name"),
         (("a\nb",), {}, "cannot be the name"),
         (("owner/name+lara",), {}, "There is no LoRA 'lara'"),
-        (("mini",), {"name": "../up"}, "'../up' is not a name"),
+        (("mini",), {"name": "../up"}, "'../up' is not a valid name"),
         (("mini",), {"papers": ["pared"]}, "Did you mean 'paired'?"),
-        (("mini",), {"papers": ["paradox"]}, "name them with --corpus"),
+        (("mini",), {"papers": ["paradox"]}, "specify them with --corpus"),
         (("mini",), {"benchmark": "labour.csv"}, "'labour.csv'"),
     ],
 )
@@ -136,7 +136,7 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
         ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: nothing .* measures"),
-        ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: nothing that this run measures"),
+        ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no measurement of this run uses it"),
         ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: no selected notebook uses an endpoint"),
     ],
@@ -165,7 +165,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path
     (tmp_path / "own.csv").write_text("prompt,group\na photo of the face of a nurse,nurse\n")
     set_here = ["judging.gender=mini-clip", f"custom.prompts_file={tmp_path / 'own.csv'}"]
     run = params.load("audit.yaml", given=own, overrides=set_here, **how)
-    with pytest.raises(ParameterError, match="The papers print no values of these measures"):
+    with pytest.raises(ParameterError, match="The papers contain no published values of these measures"):
         jobs.plan(run)
 
 
@@ -203,12 +203,13 @@ def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, name
 def test_what_is_left_out_is_said_before_anything_is_made(root):
     planned = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
     assert {job.notebook.id: job.reason for job in planned if job.reason} == {
-        "dalleval/5_3_attributes": "It takes dalleval_attribute_presence. dalleval.vqa is empty, but drawings of the "
-        "model 'mini-sd-skills' are to be classified: name a model that answers questions about people for these."
+        "dalleval/5_3_attributes": "It needs the table dalleval_attribute_presence. dalleval.vqa is empty, but "
+        "drawings of the model 'mini-sd-skills' need a model that answers questions about people. Set it to a model "
+        "for drawings."
     }
     assert jobs.describe_omissions(planned) == [
-        "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
-        "dalleval_attribute_presence; and in part, or by another judge, dalleval_average_gender, "
+        "Omitted because dalleval.vqa is empty: notebooks dalleval/5_3_attributes; in other notebooks, tables "
+        "dalleval_attribute_presence; in part, or measured with another judge, tables dalleval_average_gender, "
         "dalleval_confusion, dalleval_social_images."
     ]
 
@@ -218,7 +219,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
         how = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
         return jobs.plan(params.load(runner.PARAMS, given=audit.make_parameters(["mini"], preset="quick"), **how))
 
-    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected and cannot run\. It takes"):
+    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected but cannot run\. It needs"):
         plan("dalleval/5_3_attributes")
     assert [job.reason for job in plan("dalleval/5_3_skin_tone")] == [""]
 
@@ -238,7 +239,9 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.omissions.tables) == {"dalleval_average_gender"}
     for notebook, setting in (("dalleval/5_3_gender", "dalleval.vqa"), ("dalleval/4_1_*", "dalleval.detector")):
-        with pytest.raises(ParameterError, match=f"{setting} is empty, but .* To do without, set it to ''"):
+        with pytest.raises(
+            ParameterError, match=f"{setting} is empty, but .* To skip these measurements, set it to ''"
+        ):
             plan(notebook)
     # All that it has would be found in images.
     with pytest.raises(ParameterError, match=r"triplets\.objects is empty, but"):
@@ -350,7 +353,7 @@ def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
 def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")
-    with pytest.raises(ParameterError, match=rf"is a folder of images.*Name it as images:{tmp_path}/photos"):
+    with pytest.raises(ParameterError, match=rf"is a folder of images.*write images:{tmp_path}/photos"):
         audit.make_parameters([f"{tmp_path}/photos"])
     with pytest.raises(ParameterError, match=rf"Did you mean 'images:{tmp_path}/photos'"):
         audit.make_parameters([f"image:{tmp_path}/photos"])

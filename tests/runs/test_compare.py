@@ -141,9 +141,9 @@ def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     assert marks == ["SD, one", "SD 1.4", "SD, two", "SD, three"]
     assert not [card for card in page("article") if "Only one?" in card.get_text()]
     (limit,) = [
-        text for text in report_of(folder)["limits"] if text.startswith("Not shown together, as only the run two")
+        text for text in report_of(folder)["limits"] if text.startswith("Not shown together, because only the run two")
     ]
-    assert limit == "Not shown together, as only the run two has the question: Only two?"
+    assert limit == "Not shown together, because only the run two has the question: Only two?"
 
 
 def change(outputs, name, **entries):
@@ -168,11 +168,11 @@ def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
     record, table = compared(two_runs)
     assert table[["ci_low", "ci_high"]].isna().all(axis=None)
     assert table["amplification_corrected_difference"].tolist() == [3, 0]
-    assert any("the confidence of one is 0.9 and that of two 0.5" in text for text in record["limits"])
+    assert any("the confidence level of one is 0.9 and that of two is 0.5" in text for text in record["limits"])
     # Swept in one run: its rows are of several levels.
     change(two_runs, "one", sweep={"confidence": [0.5, 0.9]})
     record, _ = compared(two_runs)
-    assert any("confidence of one is 0.5, 0.9 and that of two 0.5" in text for text in record["limits"])
+    assert any("confidence level of one is 0.5, 0.9 and that of two is 0.5" in text for text in record["limits"])
 
 
 def test_rows_that_meet_are_counted(two_runs):
@@ -196,7 +196,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
     shares = tables.make_table([], "paradox_caption_counts")
     save(two_runs, "one", paradox_caption_counts=shares)
     limits = compared(two_runs)[0]["limits"]
-    assert "Not compared, as only one has them: paradox_caption_counts." in limits
+    assert "Not compared, because only one has them: paradox_caption_counts." in limits
     save(two_runs, "two", paradox_caption_counts=shares)
     assert "Not compared, as one run has no rows: paradox_caption_counts." in compared(two_runs)[0]["limits"]
     # So are runs that are not finished.
@@ -212,7 +212,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
 
 @pytest.mark.long
 def test_a_comparison_of_others_is_not_replaced(two_runs):
-    with pytest.raises(ParameterError, match="is not a name; use letters"):
+    with pytest.raises(ParameterError, match="is not a valid name"):
         compare.compare("one", "two", outputs=two_runs, name="../x")
     # "a", "b-c" and "a-b", "c" share a default name.
     (two_runs / "one").rename(two_runs / "a")
@@ -220,7 +220,7 @@ def test_a_comparison_of_others_is_not_replaced(two_runs):
     folder = compare.compare("a", "b-c", outputs=two_runs)
     (two_runs / "a").rename(two_runs / "a-b")
     (two_runs / "b-c").rename(two_runs / "c")
-    with pytest.raises(RunError, match="holds the comparison of a and b-c; choose another name with --name"):
+    with pytest.raises(RunError, match="contains the comparison of a and b-c; choose another name with --name"):
         compare.compare("a-b", "c", outputs=two_runs)
     assert report_of(folder)["title"] == "a and b-c"
 
@@ -234,10 +234,10 @@ def test_what_cannot_be_compared(two_runs):
         compare.compare("one", "two", "one", outputs=two_runs)
     (two_runs / "mine").mkdir()
     (thesis := two_runs / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match="mine is no comparison"):
+    with pytest.raises(RunError, match="mine is not a comparison"):
         compare.compare("one", "two", outputs=two_runs, name="mine")
     (two_runs / "two" / "tables" / "paradox_amplification.csv").unlink()
-    with pytest.raises(RunError, match="share no table"):
+    with pytest.raises(RunError, match="have no table in common"):
         compare.compare("one", "two", outputs=two_runs, name="mine")
     assert thesis.read_text() == "years of work"
 

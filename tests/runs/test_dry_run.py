@@ -170,7 +170,7 @@ def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
     (after,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
     assert (after.n_images, after.n_cached) == (6, 6) and costs.requests_to_time([after]) == {}
-    assert "6 already there" in dry_run.describe_images([after], {})
+    assert "6 already cached" in dry_run.describe_images([after], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
     assert [one.n_cached for one in plan_of(other).of_tables(["dalleval_social_images"]).requests] == [0]
@@ -238,7 +238,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     assert {"custom", "social", "skills"} == {one.kind for one in found}
     head, custom, dalleval, _ = dry_run._describe_margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
-    assert head == "Expected margin of error (95%) of a share of 50% over the images of one prompt:"
+    assert head == "Expected margin of error (95%) of a share of 50% in the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
     assert custom.split() == f"custom prompts 10 to 40 images ±{each} points".split()
     # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.
@@ -265,7 +265,7 @@ def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
     one = ImageRequest("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
     text = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
-    assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
+    assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already cached" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
     assert "busy: 4.2 processes" in dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})

@@ -108,7 +108,7 @@ def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypat
         monkeypatch.setenv(variable, key := "sk-test-5f0e1d2c+x")
         write(outputs / "mine" / "tables" / "a.csv", f"said {key}.")
         record(outputs / "mine", **more)
-        with pytest.raises(RunError, match=rf"tables/a\.csv holds the key .* {variable}") as error:
+        with pytest.raises(RunError, match=rf"tables/a\.csv contains the key .* {variable}") as error:
             export.export("mine", outputs=outputs)
         assert key not in str(error.value)
         monkeypatch.delenv(variable)

@@ -128,7 +128,7 @@ def test_a_package_that_is_missing_is_named_and_hides_no_other(install, project,
     install("other", "other/1_first")
     folder.rename(folder.with_name("moved"))
     assert ids(load(project, "other/*", "paradox/*")) == ["paradox/1_mine", "other/1_first"]
-    assert "The notebooks 'guest' are to be in the package guest.inner, which is missing" in caplog.text
+    assert "The package guest.inner, which should contain the notebooks 'guest', is missing" in caplog.text
 
 
 def test_no_code_of_a_package_runs_where_its_notebooks_are_looked_up(install, project):
@@ -166,7 +166,7 @@ def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
     both = rf"({by} and guest\.inner|guest\.inner and {by}) both"
     with pytest.raises(InputError, match=rf"{both} declare the table '{name}'"):
         tables.schemas()
-    with pytest.raises(InputError, match=rf"{both} have a text of the figure '{texts_of}'"):
+    with pytest.raises(InputError, match=rf"{both} contain a text for the figure '{texts_of}'"):
         texts.figures()
 
 

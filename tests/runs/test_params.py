@@ -70,7 +70,7 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         {"settings": settings, "model": model} for settings in ("defaults", "generation.height=1") for model in "AB"
     ]
     for text, told in ((f"[{one}, {three}]", r"settings is \[\{"), ("{generation: 3}", "generation is 3")):
-        with pytest.raises(ParameterError, match=f"{told}.*no values to set by name"):
+        with pytest.raises(ParameterError, match=f"{told}.*contains no named values"):
             project(f"run: mine\nsettings: {text}\n", overrides=["generation.steps=1"])
 
 
@@ -81,33 +81,33 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ("modle: A\nseed: x", "seed is 'x'; it must be a whole number"),
         ("seed: true", "seed is True; it must be a whole number"),
         ("seed: [1, x]", "seed is 'x'; it must be a whole number"),
-        ("seed: []", "seed is []; give one value"),
-        ("seed: [1, 1]", "seed is [1, 1]; give one value"),
+        ("seed: []", "seed is []; specify at least one value"),
+        ("seed: [1, 1]", "seed is [1, 1]; specify at least one value"),
         ("settings: 3", "settings is 3; it must be a mapping"),
-        ("run: ../up", "'../up' is not a name"),
+        ("run: ../up", "'../up' is not a valid name"),
         ("jobs: -1", "jobs is -1;"),
         ("notebooks: ['paradx/*']", "No notebook matches 'paradx/*'."),
         ("notebooks: []", "notebooks is ();"),
         ("output_dir: x", "'output_dir' is set by the run itself"),
-        ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' is given twice."),
+        ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' occurs twice."),
         # What YAML allows and no parameter is.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
         ("settings: {1: 2}", "settings has the key 1, which must be a string"),
-        ("seed: " + "9" * 5000, "a value does not fit its kind (Exceeds"),
-        ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
-        ("seed: " + "9" * 1000, "seed is a whole number beyond what is allowed"),
-        ("seed: !!int abc", "a value does not fit its kind"),
-        ('title: "\\0"', "title is '\\x00', which holds a null byte"),
-        ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which holds a null byte or half"),
+        ("seed: " + "9" * 5000, "a value is not valid for its type (Exceeds"),
+        ("settings: " + "[" * 700 + "]" * 700, "a value is not valid for its type (maximum recursion"),
+        ("seed: " + "9" * 1000, "seed is a whole number outside the range"),
+        ("seed: !!int abc", "a value is not valid for its type"),
+        ('title: "\\0"', "title is '\\x00', which contains a null byte"),
+        ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which contains a null byte or half"),
         ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
-        ("settings: &x {a: *x}", "is nested 20 mappings or lists deep"),
+        ("settings: &x {a: *x}", "is nested more than 20 mappings or lists deep"),
         (
             "model: &a [x, x, x, x, x, x, x, x, x, x]\n"
             + "".join(f"k{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n" for i in range(6)),
-            "is one of more than 100,000 values",
+            "exceeds the maximum of 100,000 values",
         ),
-        ("seed: [1", "cannot be used as YAML (line 3, column 1)"),
-        ("seed: !!python/object/apply:os.system [ls]", "cannot be used as YAML (line 2, column 7)"),
+        ("seed: [1", "cannot be read as YAML (line 3, column 1)"),
+        ("seed: !!python/object/apply:os.system [ls]", "cannot be read as YAML (line 2, column 7)"),
     ],
 )
 def test_what_cannot_be_used_is_named(project, text, message):
@@ -118,7 +118,7 @@ def test_what_cannot_be_used_is_named(project, text, message):
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (b"- a\n- b\n", "holds list"),
+        (b"- a\n- b\n", "contains a list"),
         (b"", "is empty"),
         (b"seed: 1\n", "''"),
         (b"run: caf\xe9\n", r"mine\.yaml is not UTF-8 \(line 1: byte 0xe9\); save it as UTF-8\."),
@@ -134,8 +134,8 @@ def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, he
     ("override", "message"),
     [
         ("seed", "--set 'seed' is not of the form key=value"),
-        ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
-        ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
+        ("seed=" + "9" * 5000, "the value cannot be read as YAML (a value is not valid for its type"),
+        ("model=a\0b", "model is 'a\\x00b', which contains a null byte"),
     ],
 )
 def test_what_set_cannot_use_is_named(project, override, message):
@@ -145,7 +145,7 @@ def test_what_set_cannot_use_is_named(project, override, message):
 
 
 def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
-    with pytest.raises(ParameterError, match=r"A model is named with --set model=NAME\."):
+    with pytest.raises(ParameterError, match=r"To specify a model, use --set model=NAME\."):
         params.load("SG161222/RealVisXL_V4.0")
     # A file that is misspelt is one.
     project("run: mine\n")
@@ -156,7 +156,7 @@ def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
 def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(project):
     text = "run: mine\naspect: x\nnotebooks: ['paradox/*']\n"
     assert dict(project(text).values) == {}
-    with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"):
+    with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, but of none in this run"):
         project(text, overrides=["aspect=y"])
 
 
@@ -201,7 +201,7 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
     assert values("rate=2", "name=2024", "n=null") == {"rate": 2.0, "name": "2024", "n": None}
     # A list is one value where the parameter is one.
     assert values("pair=[3, 4]", "words=[a]", "n=[1, 2]") == {"pair": [3, 4], "words": ["a"], "n": [1, 2]}
-    for override, message in (("rate=x", "rate is 'x'; it must be a number"), ("odd=3", "left as it is")):
+    for override, message in (("rate=x", "rate is 'x'; it must be a number"), ("odd=3", "left at its default")):
         with pytest.raises(ParameterError, match=message):
             values(override)
 
@@ -210,11 +210,11 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["a, seed = 1, 2"], "its line 1 does not"),
-        (["seed = int('1')"], "its line 1 does not"),
-        (["a = 1\nseed = a"], "its line 2 does not"),
-        (["seed: int"], "its line 1 does not"),
-        (["%matplotlib inline\nseed = 1"], "its line 1 does not"),
+        (["a, seed = 1, 2"], "line 1 does not"),
+        (["seed = int('1')"], "line 1 does not"),
+        (["a = 1\nseed = a"], "line 2 does not"),
+        (["seed: int"], "line 1 does not"),
+        (["%matplotlib inline\nseed = 1"], "line 1 does not"),
         (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3 sets seed again"),
         (["seed = 1", "", "seed: int = 5"], "Cell 4 sets seed again"),
     ],
@@ -227,7 +227,7 @@ def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, wr
     # With others, it is one that fails; where a key is unknown, it may have had it.
     both = "run: mine\nnotebooks: ['own/*', 'paradox/*']\n"
     assert [bool(n.problem) for n in project(both).selected] == [False, True]
-    with pytest.raises(ParameterError, match=r"'other' is not a parameter\. .* must set|sets seed again"):
+    with pytest.raises(ParameterError, match=r"'other' is not a parameter\. .* must assign|sets seed again"):
         project(f"{both}other: 1\n")
 
 
@@ -237,7 +237,9 @@ def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_
     for cell, tag in zip(whole["cells"], ("title", "injected-parameters", "parameters"), strict=True):
         cell["metadata"] = {"tags": [tag]}
     path.write_text(json.dumps(whole))
-    with pytest.raises(ParameterError, match="Values of an earlier run are above"):
+    with pytest.raises(
+        ParameterError, match="A cell above the cell tagged 'parameters' contains values of an earlier run"
+    ):
         project("run: mine\nnotebooks: ['own/*']\n")
 
 
@@ -255,12 +257,12 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     os.truncate(own / "large.ipynb", reading.MAX_BYTES + 1)
     # Reading one would wait for ever.
     os.mkfifo(own / "pipe.ipynb")
-    no_notebook = dict.fromkeys(("cut", "list", "deep", "odd"), "It is not a whole notebook of format 4.")
+    no_notebook = dict.fromkeys(("cut", "list", "deep", "odd"), "It is not a complete notebook in format 4.")
     expected = no_notebook | {
         "folder": "It is a folder, a pipe or a device;",
         "latin": "It is not UTF-8 (line 1: byte 0xe9); save it as UTF-8",
         "gone": "It cannot be read (No such file or directory).",
-        "large": "It has 500,000,001 bytes; at most 500,000,000 are read",
+        "large": "It has 500,000,001 bytes; the maximum is 500,000,000",
         "pipe": "It is a folder, a pipe or a device;",
         "good": "",
     }
@@ -276,7 +278,7 @@ def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, writ
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
     found, other = params.find_notebooks(tmp_path / "nb")
-    assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
+    assert found.problem.startswith("Statements in the cell tagged 'parameters' must assign one literal to one name")
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
 
@@ -285,9 +287,9 @@ def test_variants_are_counted_before_they_are_made(project):
     """Three lists of 300 make 27 million of them, each a mapping."""
     lists = {"model": [f"m{n}" for n in range(300)], "seed": [*range(300)]}
     lists["confidence"] = [0.5 + n / 1000 for n in range(300)]
-    told = r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
+    told = r"yield 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*maximum is 1,000"
     with pytest.raises(ParameterError, match=told):
         project("run: mine\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in lists.items())).variants()
     assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
-    with pytest.raises(ParameterError, match="make 1,001 variants"):
+    with pytest.raises(ParameterError, match="yield 1,001 variants"):
         project(f"run: mine\nseed: {[*range(1001)]}\n").variants()

@@ -40,7 +40,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     # Over groups as strata_mean has it: shares 0.8 and 0.3 of 20 images, within 2% of a variance.
     found = stats.strata_mean([16, 6], [20, 20])
     assert (
-        rows[0][0] == "half-widths (95%)"
+        rows[0][0] == "margin of error (95%)"
         and rows[1][0] == "share perceived as female of m (%)"
         and rows[1][2:4] == ["10", "40"]
     )
@@ -57,7 +57,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     assert out.splitlines()[-1] == command
     # Images of a prompt vary by (0.09 + 0.21 + 0 + 0.24) / 4 x 10 / 9 = 0.15; prompts 10 (0.02 + 0.18) / 2 = 1, that is
     # by (1 - 0.15) / 10 = 0.085 about their group, and half of that about the mean of just two: 0.0425 of 0.1925.
-    assert "Variance of share perceived as female of m: wording 22%, seed 78%.\n" in out
+    assert "Variance components of share perceived as female of m: wording 22%, seed 78%.\n" in out
 
 
 def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
@@ -71,7 +71,7 @@ def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
     ]
     tables.write(tables.make_table(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
     assert cli.main(["plan", str(pilot)]) == 0
-    (said,) = re.findall(r"Variance of share perceived as female of m: (.*)\.", capsys.readouterr().out)
+    (said,) = re.findall(r"Variance components of share perceived as female of m: (.*)\.", capsys.readouterr().out)
     parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+) %", said)}
     # 27 points too many: far more than by images, which bring a standard error of 7.
     assert parts["judge"] > 80 and sum(parts.values()) == pytest.approx(100, abs=2)
@@ -87,7 +87,7 @@ def test_what_no_plan_can_be_made_of(pilot, tmp_path, capsys):
         assert said in capsys.readouterr().err
     (pilot / "measured" / "custom_people.csv").unlink()
     assert cli.main(["plan", "first", *outputs]) == 2
-    assert "The run 'first' has no images of people that a headline rests on" in capsys.readouterr().err
+    assert "The run 'first' has no headline estimate from images of people" in capsys.readouterr().err
 
 
 def test_of_pictures_that_are_there_no_setting_is_told(pilot, capsys):
@@ -96,7 +96,7 @@ def test_of_pictures_that_are_there_no_setting_is_told(pilot, capsys):
     (pilot / "run.json").write_text(json.dumps(record))
     assert cli.main(["plan", str(pilot), "--precision", "20"]) == 0
     out = capsys.readouterr().out
-    assert "The images come from a folder: add images up to the numbers in the table, and run again.\n" in out
+    assert "The images come from a folder. Add images up to the numbers in the table, and run again.\n" in out
     assert "setting" not in out and "seed" not in out
     assert "biaslab run" not in out
 

@@ -160,7 +160,7 @@ def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
 def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path):
     record = inline_project({"paradox/a": code("ceo"), "paradox/b": code("ceo").replace("share + seed", "share + 1")})
     assert record["status"] == "failed" and record["tables"] == []
-    assert record["problems"][0].startswith("Table paradox_percent_female: the notebooks do not agree.")
+    assert record["problems"][0].startswith("Table paradox_percent_female: notebooks differ in their values for ")
     assert "'occupation': 'ceo'" in record["problems"][0]
 
 
@@ -204,7 +204,7 @@ def test_select_jobs_table_of_another_version_leaves_its_notebook_out(tmp_path):
     earlier = [{"id": slug, "slug": slug} for slug in slugs]
     stay, left, notes = resume.select_jobs(tmp_path, earlier, [], force=False)
     assert [notebook["slug"] for notebook in stay] == ["paradox/own", "paradox/kept"] and not left
-    assert notes == ["paradox/gone is left out: its table paradox_outdated is of another version."]
+    assert notes == ["paradox/gone is omitted, because its table paradox_outdated is from another version."]
 
 
 def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path):
@@ -292,7 +292,7 @@ def test_a_run_never_replaces_what_it_reads(project, tmp_path):
     source = _shares(tmp_path / "outputs/mine/in", GOOD)
     for given in (source, source.parent, tmp_path):
         _shares(given, GOOD)
-        with pytest.raises(RunError, match="contain one another, so the run would replace its input"):
+        with pytest.raises(RunError, match="overlap, so the run would replace its input"):
             project({"paradox/a": code("ceo")}, f"run: mine\nsource: {given}\n", overwrite=True)
     assert (source / "paradox_percent_female.csv").exists()
 
@@ -371,7 +371,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (r",(\d\d),100", r",0.\1,100", "every percent_female is 1 or less"),
+        (r",(\d\d),100", r",0.\1,100", "every percent_female is at most 1"),
         (",100", ",10.5", r"n is 10\.5 in row 1"),
         (",100", ",0", "n is 0 in row 1"),
         (",100", ",-3", "n is -3 in row 1"),
@@ -432,7 +432,7 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
 
 
 RUN = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml"]
-RESUMES = "biaslab: stopped; finished results are cached, and the same command resumes.\n"
+RESUMES = "biaslab: stopped; finished results are cached; to resume, run the same command again.\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
 
 
@@ -579,7 +579,7 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
         lambda: study.load("paradox_percent_female"),
         lambda: study.memoize(paradox.overall, frame),
     ):
-        with pytest.raises(RunError, match="The run that this notebook is part of has ended"):
+        with pytest.raises(RunError, match="The run of this notebook has ended"):
             write()
     plt.close("all")
     assert sorted(p.relative_to(parts).as_posix() for p in parts.rglob("*")) == [".attempts", ".attempts/2"]
@@ -631,7 +631,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
     whole = shown.read_text(encoding="utf-8")
     assert len(whole.splitlines()) == 1 + len(GOOD)
     cut = "".join(whole.splitlines(keepends=True)[:-1])
-    for write, said in ((lambda: left.write_text(cut, encoding="utf-8"), "was changed"), (left.unlink, "is gone")):
+    for write, said in ((lambda: left.write_text(cut, encoding="utf-8"), "was changed"), (left.unlink, "is missing")):
         write()
         # What is gathered now takes all measured tables along.
         (folder / "tables/paradox_percent_female.csv").write_text("cut")
@@ -643,7 +643,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
     # Where its notebook is not executed it is left out.
     left.write_text(cut, encoding="utf-8")
     record = reading(f"{text}notebooks: [paradox/b]\n", force=True)
-    assert record["notes"][0].endswith("csv was changed, so it is left out until paradox/a is executed again.")
+    assert record["notes"][0].endswith("csv was changed, so it is omitted until paradox/a is executed again.")
     assert not left.exists() and not list((folder / "measured").iterdir())
     assert [n["kept"] for n in reading(text)["notebooks"]] == [False, True] and left.exists()
 
@@ -668,7 +668,9 @@ tables.write = full
     record = project({"paradox/a": code("ceo"), "paradox/b": fills + code("nurse")})
     assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"], record["notebooks"][0].get("reason")
     said = record["notebooks"][1]["reason"]
-    assert said.startswith("RunError: No space left to write ") and "free some space and run it again" in said
+    assert (
+        said.startswith("RunError: No space left to write ") and "free some space, and run the notebook again" in said
+    )
     # The run's own files.
     with monkeypatch.context() as patch:
         patch.setattr(report, "build", Mock(side_effect=OSError(122, "Disk quota exceeded")))
@@ -707,7 +709,7 @@ def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
     found, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
     assert {job.notebook.id: job.reason for job in found} == {
         "paradox/a": "",
-        "paradox/b": "It takes no settings, so it could measure something else than the rest of the run.",
+        "paradox/b": "It has no parameter settings, so it may measure something else than the rest of the run.",
         "mine/c": "The pipeline measures nothing for mine.",
     }
     assert found[0].parameters["settings"] == {"generation": {"steps": 3}}
@@ -743,7 +745,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     assert {name for name, reason in bare.items() if not reason} == runs_anyway
     said = bare["paradox/4_baseline"]
     assert said.startswith("It needs the images behind captions (for paradox_")
-    assert "The corpus 'captions.txt' has captions and no images. Set captions.training_images to a folder" in said
+    assert "The corpus 'captions.txt' has captions but no images. Set captions.training_images to a folder" in said
     # With images, no notebook of the paper is left out for want of them.
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "biaslab.json").write_text('{"pictures": "drawings"}')
@@ -756,10 +758,10 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     [
         ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
         ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
-        ("source: annotations", "source is 'annotations' but annotations is empty"),
+        ("source: annotations", "source is 'annotations', but annotations is empty"),
         ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
-        ("source: pipeline", "source is 'pipeline' and model is 'all'"),
-        ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
+        ("source: pipeline", "source is 'pipeline', but model is 'all'"),
+        ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which generates no images"),
     ],
 )
 def test_wrong_values_fail_before_anything_starts(planned, text, message):
@@ -805,7 +807,7 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     assert sorted(done) == sorted((name, f"seed={seed}") for name in good for seed in (77, 78))
     # Once, whatever is swept.
     assert others == [
-        ("own/cut", "failed", "It is not a whole notebo"),
+        ("own/cut", "failed", "It is not a complete not"),
         ("own/untagged", "skipped", "It has no cell tagged 'p"),
     ]
     # What has not changed is kept, and the rest is told again.
@@ -849,5 +851,5 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         words = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/{outputs}", "--set", override]
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
+        assert said.startswith(f"biaslab: A file is where a folder is needed: {tmp_path}/{place}")
         assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")

@@ -32,7 +32,7 @@ def write(path, n):
 def test_captions_have_up_to_a_thousand_columns(tmp_path, ending):
     assert corpus(write(tmp_path / f"a.{ending}", MOST))["text"].tolist() == ["a nurse"]
     wide = write(tmp_path / f"b.{ending}", MOST + 1)
-    with pytest.raises(InputError, match=r"b\.\w+.* has 1,001 columns; at most 1,000 are read\. .*Keep the col"):
+    with pytest.raises(InputError, match=r"b\.\w+.* has 1,001 columns; the maximum is 1,000\. .*Keep only the col"):
         corpus(wide)
 
 
@@ -58,7 +58,7 @@ def test_a_row_that_never_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "_LONGEST_ROW", 5000)
     (tmp_path / "a.csv").write_text("text\na nurse\n" + '"x\n",' * 2000)
     with pytest.raises(
-        InputError, match=r"a\.csv cannot be read as CSV: in the row that begins in line 3, it is longer than 5,000"
+        InputError, match=r"a\.csv cannot be read as CSV: in the row that begins in line 3, there are more than 5,000"
     ):
         corpus(tmp_path / "a.csv")
     # Many rows of such a length together are no matter.

@@ -71,7 +71,7 @@ def test_settings_with_an_old_name_name_the_new_one(old, new):
 
 
 def test_settings_of_a_single_model_with_an_old_name_name_the_new_one():
-    with pytest.raises(ParameterError, match=r"people\.aspect is now paired\.aspect: rename it in models\.other\."):
+    with pytest.raises(ParameterError, match=r"people\.aspect is now paired\.aspect; rename it in models\.other\."):
         Settings.from_mapping({"models": {"other": {"people": {"aspect": 2}}}})
 
 
@@ -80,19 +80,19 @@ def test_params_file_with_old_settings_names_all_of_them_and_the_file(tmp_path, 
     with pytest.raises(ParameterError) as error:
         params.load(file, notebooks_dir=root / "notebooks")
     assert str(error.value) == (
-        f"judging.tone is now judging.skin_tone: rename it in {file}. "
-        f"people.words is now paired.vocabulary_file: rename it in {file}. "
-        f"people.aspect is now paired.aspect: rename it in {file}."
+        f"judging.tone is now judging.skin_tone; rename it in {file}. "
+        f"people.words is now paired.vocabulary_file; rename it in {file}. "
+        f"people.aspect is now paired.aspect; rename it in {file}."
     )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("judging.tone=pixels", "judging.tone is now judging.skin_tone: rename it in --set."),
-        ("settings.people.words=a.yaml", "people.words is now paired.vocabulary_file: rename it in --set."),
-        ("compare_with=none", "compare_with is now baselines: rename it in --set."),
-        ("ratings=a.csv", "ratings is now annotations: rename it in --set."),
+        ("judging.tone=pixels", "judging.tone is now judging.skin_tone; rename it in --set."),
+        ("settings.people.words=a.yaml", "people.words is now paired.vocabulary_file; rename it in --set."),
+        ("compare_with=none", "compare_with is now baselines; rename it in --set."),
+        ("ratings=a.csv", "ratings is now annotations; rename it in --set."),
     ],
 )
 def test_set_with_an_old_name_names_the_new_one(tmp_path, root, text, message):
@@ -107,8 +107,8 @@ def test_params_file_with_an_old_parameter_names_the_new_one_and_the_file(tmp_pa
     )
     with pytest.raises(ParameterError) as error:
         params.load(file, notebooks_dir=root / "notebooks")
-    assert f"ratings is now annotations: rename it in {file}." in str(error.value)
-    assert f"compare_with is now baselines: rename it in {file}." in str(error.value)
+    assert f"ratings is now annotations; rename it in {file}." in str(error.value)
+    assert f"compare_with is now baselines; rename it in {file}." in str(error.value)
 
 
 def test_params_file_with_a_notebook_that_has_a_parameter_of_an_old_name_is_loaded(tmp_path):
@@ -120,13 +120,13 @@ def test_params_file_with_a_notebook_that_has_a_parameter_of_an_old_name_is_load
 
 
 def test_source_with_its_old_name_names_the_new_one():
-    with pytest.raises(ParameterError, match=r"^source ratings is now annotations: rename it\.$"):
+    with pytest.raises(ParameterError, match=r"^The source ratings is now called annotations; use the new name\.$"):
         Request.from_parameters({"source": "ratings"})
 
 
 @pytest.mark.parametrize("given", [{"gender": "ratings:r.csv"}, {"extra_judges": ["clip", "ratings:r.csv"]}])
 def test_judge_with_its_old_prefix_names_the_new_one(given):
-    with pytest.raises(ParameterError, match=r"ratings:r\.csv is now annotations:r\.csv: rename it\."):
+    with pytest.raises(ParameterError, match=r"ratings:r\.csv is now annotations:r\.csv; rename it\."):
         Settings.from_mapping({"judging": given})
 
 

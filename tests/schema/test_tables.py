@@ -54,10 +54,10 @@ def test_write_of_what_was_read_gives_the_same_bytes(tmp_path_factory, numbers):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100%."),
-        ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100%."),
-        ({"percent_female": ["half", 5]}, "percent_female is 'half' in row 1; give a finite number"),
-        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 to inf images."),
+        ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; it must be 0 to 100%."),
+        ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; it must be 0 to 100%."),
+        ({"percent_female": ["half", 5]}, "percent_female is 'half' in row 1; enter a finite number"),
+        ({"n": [-1, 5]}, "n is -1 in row 1; it must be 0 or more images."),
         ({"source": "genrated"}, "source is 'genrated'. Did you mean 'generated'?"),
         ({"occupation": "ceo"}, "table paradox_percent_female has two rows for {'model': 'SD', "),
     ],
@@ -151,7 +151,7 @@ def test_rows_become_a_table_with_what_is_not_given_missing():
 )
 def test_an_interval_of_no_column_is_refused(limits):
     estimates = Column("key", "K.", key=True, text=True), Column("a", "A.", "%"), Column("n", "N.")
-    with pytest.raises(InputError, match="not the lower and upper one of one column"):
+    with pytest.raises(InputError, match="not the lower and upper limit of one column"):
         Schema("t", "T", "T.", (*estimates, *(Column(name, "L.", unit, of=of) for name, unit, of in limits)))
 
 

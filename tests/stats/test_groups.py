@@ -117,7 +117,7 @@ def test_stereotype_score_by_group_is_equation_1_over_people(people):
 
 
 def test_a_score_of_other_stereotypes_is_refused(people):
-    with pytest.raises(InputError, match="column 'stereotype' must hold 'female' or 'male'"):
+    with pytest.raises(InputError, match="column 'stereotype' must contain 'female' or 'male'"):
         stats.stereotype_score()(people.assign(stereotype="neutral"))
 
 
@@ -138,7 +138,7 @@ def test_a_column_that_is_missing_is_named_with_near_matches(people, keys, estim
 
 def test_share_of_a_label_that_no_row_has_is_refused_with_those_there():
     people = pd.DataFrame({"model": ["a", "a", "b"], "gender": ["F", "M", "M"]})
-    with pytest.raises(InputError, match=r"No row has 'woman' in the column 'gender', which holds 'F', 'M'\."):
+    with pytest.raises(InputError, match=r"No row has 'woman' in the column 'gender', which contains 'F', 'M'\."):
         stats.by_group(people, "model", stats.share("gender", "woman"))
     # Where a label could occur it has a share of 0, as a gender that the standard spelling names always has.
     assert stats.by_group(people, "model", stats.share("gender", "X", labels=["X"]))["count"].tolist() == [0, 0]
@@ -154,5 +154,5 @@ def test_share_leaves_rows_without_a_label_out():
 
 def test_stereotype_score_of_genders_in_another_spelling_is_refused():
     people = pd.DataFrame({"model": "a", "gender": ["F", "male"], "stereotype": ["female", "male"]})
-    with pytest.raises(InputError, match=r"The column 'gender' holds 'F'; write 'female' or 'male'\."):
+    with pytest.raises(InputError, match=r"The column 'gender' contains 'F'; use 'female' or 'male'\."):
         stats.by_group(people, "model", stats.stereotype_score())

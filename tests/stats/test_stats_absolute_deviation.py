@@ -232,10 +232,10 @@ def test_judges_no_better_than_chance_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((5, 10, 90, 0.9, 50, 50), "sensitivity holds 90; allowed is 0 to 1"),
-        ((5, 10, 0.9, np.nan, 50, 50), "specificity holds NaN; give shares from 0 to 1"),
+        ((5, 10, 90, 0.9, 50, 50), "sensitivity contains 90; it must be 0 to 1"),
+        ((5, 10, 0.9, np.nan, 50, 50), "specificity contains NaN; it must contain shares from 0 to 1"),
         ((5, 10, 0.9, 0.9, 0, 50), "n_sensitivity must be whole numbers of at least 1, got 0"),
-        (([5, 6], 10, [0.9] * 3, 0.9, 50, 50), r"do not fit together: .* sensitivity \(3,\)"),
+        (([5, 6], 10, [0.9] * 3, 0.9, 50, 50), r"do not match: .* sensitivity \(3,\)"),
     ],
 )
 def test_unusable_input_is_refused(arguments, message):

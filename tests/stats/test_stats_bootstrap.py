@@ -153,7 +153,7 @@ def test_memory_does_not_grow_with_replicates():
         ({"counts": COUNTS[0], "n": N[0]}, r"counts and n .* shape \(2,\)"),
         ({"counts": [[0]], "n": [[0]]}, r"at least one image, .* shape \(1, 1\)"),
         ({"replicates": 1}, "replicates .* at least 2, got 1"),
-        ({"seed": None}, "seed must be given .* seed=0"),
+        ({"seed": None}, "seed must be a whole .* seed=0"),
         ({"statistic": lambda s: s}, r"statistic .* got \(4, 2\)"),
         ({"statistic": np.mean}, r"leading axes: .* \(100, 4, 2\)"),
     ],

@@ -87,7 +87,7 @@ def test_mean_interval_clusters_of_one_are_students():
     # Two of each, alike: the interval of four values.
     twice = stats.mean_interval(np.repeat(values, 2), skip_nan=True, clusters=np.repeat(list("abcde"), 2))
     assert twice[:3] == pytest.approx(alone[:3]) and twice.n == 8
-    with pytest.raises(InputError, match="clusters of shape"):
+    with pytest.raises(InputError, match="clusters have the shape"):
         stats.mean_interval(values, skip_nan=True, clusters=["a"])
 
 

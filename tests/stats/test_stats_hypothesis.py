@@ -90,7 +90,7 @@ def test_sign_flip_needs_a_seed_and_values():
     assert got.n == 0
     with pytest.raises(InputError) as caught:
         stats.sign_flip([1, 2], seed=None)
-    assert str(caught.value) == "seed must be given as a whole number, for example seed=0, so that results repeat."
+    assert str(caught.value) == "seed must be a whole number, for example seed=0, so that results are reproducible."
     with pytest.raises(InputError, match="replicates must be whole numbers of at least 2, got 0"):
         stats.sign_flip([1, 2], replicates=0, seed=0)
 
@@ -139,7 +139,7 @@ def test_adjust_does_not_count_missing_tests_and_keeps_the_shape():
 def test_adjust_refuses_unknown_methods_and_impossible_p():
     with pytest.raises(UnknownNameError, match=r"no adjustment named 'holmes'. Did you mean 'holm'\?"):
         stats.adjust([0.1], "holmes")
-    with pytest.raises(InputError, match="p_values holds"):
+    with pytest.raises(InputError, match="p_values contains"):
         stats.adjust([0.1, 1.2])
 
 

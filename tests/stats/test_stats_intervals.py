@@ -40,7 +40,7 @@ def test_wilson_is_nan_without_images_and_takes_series_and_scalars():
         (5, 4, "count .* 5 of 4"),
         (-1, 4, "count .* at least 0, got -1"),
         (1.5, 4, r"count must be whole .* 1\.5"),
-        (1, np.inf, "n holds inf"),
+        (1, np.inf, "n contains inf"),
         ([1, 2], [3, 4, 5], r"count \(2,\), n \(3,\)"),
         ("many", 4, "count must be numbers .* 'many'"),
     ],
@@ -88,7 +88,7 @@ def test_mean_interval_is_scipys_t_interval():
 def test_missing_values_are_refused_or_left_out_when_asked():
     with pytest.raises(InputError) as caught:
         stats.mean_interval([1, np.nan, 3, np.nan])
-    assert str(caught.value) == "values has 2 NaN of 4; pass skip_nan=True to leave them out."
+    assert str(caught.value) == "values contains 2 NaN among 4 values; pass skip_nan=True to ignore them."
     got = stats.mean_interval([1, np.nan, 3, np.nan], skip_nan=True)
     assert got == stats.mean_interval([1, 3])
     assert got.n == 2
@@ -144,7 +144,7 @@ def test_pearson_r_pairs():
     assert got == stats.pearson_r([0, 2, 4, 6], [12, 10, 16, 14])
     with pytest.raises(InputError, match="pass skip_nan=True"):
         stats.pearson_r([1, np.nan, 3], [1, 2, 3])
-    with pytest.raises(InputError, match="equally long"):
+    with pytest.raises(InputError, match="of equal length"):
         stats.pearson_r([1, 2, 3], [1, 2])
 
 
@@ -222,7 +222,7 @@ def test_what_has_no_halves_has_no_limits():
         # One group; three of one row each, whose half has one row; two of which one is too small to stand alone.
         few = np.unique(groups).size < 2 or groups.size == 3
         assert np.isnan([found.ci_low, found.ci_high]).all() == few
-    with pytest.raises(InputError, match="one for each row"):
+    with pytest.raises(InputError, match="one group per row"):
         stats.halves_interval([np.arange(4)], [np.arange(3)], mean, seed=1)
 
 

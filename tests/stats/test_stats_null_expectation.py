@@ -91,7 +91,7 @@ def test_corrected_mad_averages_its_bins():
     [
         (lambda: stats.corrected_absolute_deviation(5, 4), "count .* 5 of 4"),
         (lambda: stats.absolute_deviation_null_mean(5, 50), "center .* between 0 and 1, got 50"),
-        (lambda: stats.expected_absolute_deviation(50, 10), "share holds 50; allowed is 0 to 1"),
+        (lambda: stats.expected_absolute_deviation(50, 10), "share contains 50; it must be 0 to 1"),
         (lambda: stats.mad_null_mean(9, 1), "bins .* at least 2, got 1"),
         (lambda: stats.corrected_mad([[3], [4]]), "counts .* at least 2 bins .* got 1"),
     ],

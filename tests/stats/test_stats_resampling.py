@@ -140,7 +140,7 @@ def test_what_is_no_caption_is_refused(change, message):
 
 
 def test_a_drawing_of_other_cells_is_refused():
-    with pytest.raises(InputError, match="drawing is of 3 cells, but counts and n have 2"):
+    with pytest.raises(InputError, match="drawing has 3 cells, but counts and n have 2"):
         stats.hierarchical_bootstrap([[1, 2]] * 3, [[3, 4]] * 3, np.mean, seed=0, drawing=stats.IndependentSampling(3))
 
 

@@ -152,7 +152,7 @@ def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
     assert study.judgements("generated", optional=True).empty
     with pytest.raises(MissingInputError):
         study.judgements("generated")
-    with pytest.raises(ParameterError, match="measures nothing"):
+    with pytest.raises(ParameterError, match="is not a measure"):
         study.load(paradox.amplification)
 
 
@@ -201,7 +201,7 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
     shares = Study(tmp_path, **given).load(paradox.percent_female)
     assert {"SD 1.4", "SD 1.5"} < set(shares["model"]) and len(set(shares["model"])) == 3
     for settings in ({"baselines": "mini"}, BESIDE | {"paired": {"n_occupations": 1}}):
-        with pytest.raises(ParameterError, match=r"makes no images.*'baselines': 'published'"):
+        with pytest.raises(ParameterError, match=r"generates no images.*'baselines': 'published'"):
             Study(tmp_path, **given | {"settings": settings})
 
 

@@ -41,7 +41,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
         if folder is not None and (undescribed := folder.undescribed_images):
             images = formatting.format_count(len(undescribed), "image, which is", "images, which are")
             sentences.append(
-                f"The table of {folder.name} does not name {images} left out: {cells.join_values(undescribed)}."
+                f"The table of {folder.name} does not list {images} excluded: {cells.join_values(undescribed)}."
             )
     return list(dict.fromkeys(sentences))
 
@@ -61,8 +61,8 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
         n_several = sum(len(faces) > 1 for faces in detector.faces(images)) if images else 0
         if n_several > len(images) / 2:
             sentences.append(
-                f"{n_several} of {len(images)} images tried of {folder.name} show several faces. Only images with "
-                "exactly one face are judged; all others are left out. Set custom.all_faces=true to judge each face."
+                f"{n_several} of {len(images)} sampled images in {folder.name} show several faces. Only images with "
+                "exactly one face are judged; all others are excluded. Set custom.all_faces=true to judge every face."
             )
     return sentences
 
@@ -73,9 +73,9 @@ def describe_assumptions(pipelines: Iterable[Pipeline]) -> list[str]:
     if not (names := dict.fromkeys(folder.name for folder in folders if not folder.states_domain)):
         return []
     return [
-        f"Images of {', '.join(names)} are assumed to be photographs, because their folder has no file "
-        f'{registry.DOMAIN_FILE}. For drawings, paintings or renderings, write {{"pictures": "drawings"}} to it, '
-        "and name a judge for drawings, such as judging.gender=endpoint:NAME."
+        f"Images in {', '.join(names)} are assumed to be photographs, because their folder contains no file "
+        f'{registry.DOMAIN_FILE}. For drawings, paintings or renderings, write {{"pictures": "drawings"}} into this '
+        "file and set a judge for drawings, such as judging.gender=endpoint:NAME."
     ]
 
 
@@ -91,7 +91,7 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         unused = custom_prompts.unmatched_groups(groups, shares)
         if missing:
             yield (
-                f"{name} has no share for {len(missing)} of {len(groups)} groups: "
+                f"{name} contains no share for {len(missing)} of {len(groups)} groups: "
                 f"{custom_prompts.describe_names(missing, unused)}. "
                 f"The comparison with it covers {len(groups) - len(missing)} of {len(groups)} groups."
             )
@@ -117,11 +117,11 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
     unlisted = of_images[~of_images.map(same_text).isin(file_keys)]
     if missing:
         examples = custom_prompts.describe_names(missing, dict.fromkeys(unlisted))
-        yield f"{folder.name} has no image for {len(missing)} of {len(texts)} prompts in {name}: {examples}."
+        yield f"{folder.name} contains no image for {len(missing)} of {len(texts)} prompts in {name}: {examples}."
     if len(unlisted):
         yield (
-            f"{len(unlisted):,} of {len(of_images):,} images in {folder.name} have prompts that are not in {name}, and "
-            f"are left out: {custom_prompts.describe_names(dict.fromkeys(unlisted), missing)}."
+            f"{len(unlisted):,} of {len(of_images):,} images in {folder.name} are excluded, because their prompts are "
+            f"not in {name}: {custom_prompts.describe_names(dict.fromkeys(unlisted), missing)}."
         )
 
 

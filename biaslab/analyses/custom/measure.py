@@ -46,10 +46,12 @@ def condition_people(pipeline: Pipeline) -> pd.DataFrame:
     """
     part = pipeline.part(Custom)
     if part.condition_prompts().empty:
-        raise MissingInputError("Prompts have one condition: custom.prompts_file names no other in a column condition.")
+        raise MissingInputError(
+            "All prompts have the same condition. Add other conditions in the column condition of custom.prompts_file."
+        )
     judge = pipeline.gender_judge
     if judge is not None and not judge.needs_images:
-        raise MissingInputError("Images of all conditions have the same ids, so that annotations cannot judge them.")
+        raise MissingInputError("Images of all conditions have the same ids, so annotations cannot distinguish them.")
     rows = part.condition_people()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_condition_people")
 

@@ -32,10 +32,11 @@ EVEN = "an even split"
 MIN_SHARED_PROMPTS = 10
 """Minimum number of a paper's prompts that images must have for its notebooks to use them."""
 _NEEDS = (
-    "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
+    "A file of custom prompts needs the column prompt; optional columns are group, condition, n (images per prompt) "
+    "and people (1 or 2)."
 )
 _SHARE_COLUMNS = ("group", "percent_female", "n")
-_NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
+_NEEDS_SHARES = "A benchmark needs the columns group and percent_female; n, the sample size of a share, is optional."
 _MAX_PEOPLE, _MAX_IMAGES = 2, 10_000
 _MAX_BYTES = 100_000_000
 
@@ -69,16 +70,24 @@ def prompts(path: str, images: int) -> pd.DataFrame:
         frame = _to_condition_rows(frame)
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
-        raise InputError(f"{path} holds no prompt. {_NEEDS}")
+        raise InputError(f"{path} contains no prompt. {_NEEDS}")
     texts = frame["prompt"].str.strip()
-    cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
+    cells.refuse(
+        texts == "", file, "prompt is {}, which is empty", "enter a prompt, or remove the row", frame["prompt"]
+    )
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
     folders = tuple(redact.find_folders(None, default_root().absolute()))
     has_folder = texts.map(lambda text: any(folder in text for folder in folders))
-    fix = "leave the folder of this machine out, as no run that names it can be exported"
+    fix = "remove the path of a folder on this machine, because runs that contain it cannot be exported"
     cells.refuse(has_folder, file, "prompt is {}", fix, frame["prompt"])
     keys = frame[[name for name in ("group", "condition") if name in frame]].assign(text=texts.map(same_text))
-    cells.refuse(keys.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
+    cells.refuse(
+        keys.duplicated(),
+        file,
+        "prompt {} occurs twice",
+        "keep one row, and set its number of images in n",
+        frame["prompt"],
+    )
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
@@ -106,8 +115,8 @@ def _add_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFra
     """Return prompts with their condition, and the prompt_id of the same prompt in the condition to compare with."""
     if "group" not in frame:
         raise InputError(
-            f"{file} has the column condition and no column group. Add one, with the same group for prompts that "
-            "differ in their condition alone."
+            f"{file} has the column condition but no column group. Add it, with the same group for prompts that differ "
+            "only in their condition."
         )
     conditions = pd.Series(cells.names(frame["condition"], file, empty=True), frame.index).astype(object)
     rows["condition"] = conditions.where(conditions != "", NEUTRAL)
@@ -116,8 +125,8 @@ def _add_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFra
     is_base = rows["condition"].str.lower() == (usual or [rows["condition"].iloc[0].lower()])[0]
     rows["base_id"] = rows["prompt_id"].where(is_base).groupby(place).transform("first")
     base = rows.loc[is_base, "condition"].iloc[0]
-    fix = "give as many prompts of a group in each condition"
-    cells.refuse(rows["base_id"].isna(), file, f"prompt {{}} is no prompt of {base!r}", fix, frame["prompt"])
+    fix = "use the same number of prompts per group in each condition"
+    cells.refuse(rows["base_id"].isna(), file, f"prompt {{}} has no counterpart in {base!r}", fix, frame["prompt"])
     return rows
 
 
@@ -131,18 +140,21 @@ def benchmark(path: str) -> pd.DataFrame:
     cells.require(frame, _SHARE_COLUMNS[:2], file, _NEEDS_SHARES, set(_SHARE_COLUMNS))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
     cells.refuse(groups.duplicated(), file, "group {} occurs twice", "keep one row", frame["group"])
-    missing, fix = frame["percent_female"].str.strip() == "", "give a number from 0 to 100, or leave the row out"
+    missing, fix = frame["percent_female"].str.strip() == "", "enter a number from 0 to 100, or remove the row"
     cells.refuse(missing, file, "group {} has no percent_female", fix, frame["group"])
     shares = cells.numbers(frame["percent_female"], file)
     strange = shares.isna() | (shares < 0) | (shares > 100)
-    fix = "give a number from 0 to 100"
+    fix = "enter a number from 0 to 100"
     cells.refuse(strange, file, "percent_female is {}", fix, frame["percent_female"])
     if len(shares) and shares.max() <= 1 and (shares > 0).any():
-        raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
+        raise InputError(
+            f"{path}: every percent_female is at most 1, so the shares seem to be fractions (0–1). Multiply them by "
+            "100."
+        )
     n = pd.Series(np.nan, frame.index)
     if "n" in frame:
         n = cells.numbers(frame["n"], file)
-        fix = "give how many the share was counted in, or leave it empty"
+        fix = "enter the sample size of the share, or leave the cell empty"
         cells.refuse(~(n >= 1) & (frame["n"].str.strip() != ""), file, "n is {}", fix, frame["n"])
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
 
@@ -188,5 +200,5 @@ def _integer_column(frame: pd.DataFrame, name: str, default: int, maximum: int, 
     has_value = frame[name].str.strip() != ""
     values = cells.numbers(frame[name].where(has_value, str(default)), file, whole=True)
     strange = ~((values >= 1) & (values <= maximum) & (values % 1 == 0))
-    cells.refuse(strange, file, f"{name} is {{}}", f"give a whole number of 1 to {maximum:,}", frame[name])
+    cells.refuse(strange, file, f"{name} is {{}}", f"enter a whole number from 1 to {maximum:,}", frame[name])
     return values.astype(int)

@@ -63,7 +63,7 @@ class Custom(Part):
         if self._pipeline.image_folder is None:
             if file is None:
                 raise MissingInputError(
-                    "There are no custom prompts: set custom.prompts_file to a file, or model to 'images:FOLDER'."
+                    "There are no custom prompts. Set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
         table = read_prompts(self._pipeline.image_folder)
@@ -71,19 +71,20 @@ class Custom(Part):
             return table
         if "condition" in file:
             raise InputError(
-                f"{s.prompts_file} has conditions, whose images share their noise: give a model in place of the folder "
-                f"{self._pipeline.image_folder.name}, or a file without the column condition."
+                f"{s.prompts_file} has conditions, for which images are generated from the same noise. Use a model "
+                f"instead of the folder {self._pipeline.image_folder.name}, or remove the column condition."
             )
         existing = table.assign(text_plain=table["text"].map(same_text)).drop(columns=["text", "group"])
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
-            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
-            raise InputError(f"No image of {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
+            asks = f"such as {file['text'][0]!r}; their prompts are {', '.join(map(repr, table['text'][:3]))}."
+            raise InputError(f"No image in {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
         if (twice := rows["prompt_id"].duplicated()).any():
             text, name = rows.loc[twice, "text"].iloc[0], self._pipeline.image_folder.name
             raise InputError(
-                f"{s.prompts_file} has {text!r} in two groups; images of {name} can be in one. Keep one row."
+                f"{s.prompts_file} contains {text!r} in two groups, but an image in {name} can belong to only one. "
+                "Keep one row."
             )
         return rows
 
@@ -103,7 +104,7 @@ class Custom(Part):
         groups = list(dict.fromkeys(group_names))
         if custom_prompts.ALL in groups:
             raise InputError(
-                f"A group is called {custom_prompts.ALL!r}, which is the mean over groups; name it otherwise."
+                f"A group is called {custom_prompts.ALL!r}, which is the name of the mean over groups; rename it."
             )
         return groups
 
@@ -126,14 +127,14 @@ class Custom(Part):
         if len(missing) == len(groups):
             lists = (cells.join_values(names) for names in (shares["group"], groups))
             raise InputError(
-                f"{s.benchmark_file} has shares of {next(lists)}, and none of the groups here: {next(lists)}."
+                f"{s.benchmark_file} contains shares of {next(lists)}, but of none of the groups here: {next(lists)}."
             )
         if not s.partial_benchmark and missing:
             raise InputError(
-                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
+                f"{s.benchmark_file} contains no share for {len(missing)} of {len(groups)} groups of "
                 f"{self._pipeline.label}: "
                 f"{custom_prompts.describe_names(missing, custom_prompts.unmatched_groups(groups, shares))}. "
-                "Add a row for each, or set custom.partial_benchmark to true to compare the other groups only."
+                "Add a row for each, or set custom.partial_benchmark to true to compare only the other groups."
             )
         return rows.assign(name=f"the benchmark {Path(s.benchmark_file).name}")
 
@@ -208,8 +209,9 @@ class Custom(Part):
         every_face, keys = self._pipeline.settings.custom.all_faces, ["image_id", "position"]
         if every_face and (not judge.needs_faces or self._pipeline.settings.judging.annotations):
             raise ParameterError(
-                "custom.all_faces is true: people are the detected faces, which annotations and judges without a face "
-                f"detector, such as {judge.name!r}, cannot name. Set it to false, or use a judge such as 'dlib' alone."
+                "custom.all_faces is true, so people are the detected faces. Annotations and judges without a face "
+                f"detector, such as {judge.name!r}, cannot identify these. Set custom.all_faces to false, or use only "
+                "judges such as 'dlib'."
             )
         people = requested[keys].assign(phrase="person")
         judgements = self._pipeline.judge_people(images.source, people, judge, every_face=every_face)
@@ -235,10 +237,12 @@ class Custom(Part):
             return []
         judge = self._pipeline.judge(setting)
         if not hasattr(judge, "ask"):
-            fix = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'; or let people "
-            fix += "answer, with 'biaslab annotate RUN --questions FILE'."
+            fix = (
+                "set judging.question_model to 'endpoint:NAME' of a vision model or to 'vqa:NAME'. For human answers, "
+            )
+            fix += "use 'biaslab annotate RUN --questions FILE'."
             name = judge.name if judge else ""
-            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {fix}")
+            raise ParameterError(f"{setting} is {name!r}, which cannot answer judging.questions_file; {fix}")
         questions = read_questions(file)
         if any(question.of == PERSON for question in questions):
             self._pipeline.check_person_view(setting)

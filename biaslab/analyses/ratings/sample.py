@@ -42,7 +42,7 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     sampling ``probability`` (0–1) of such an image. Raises ParameterError where ``n`` is below 1.
     """
     if n < 1:
-        raise ParameterError(f"n is {n!r}; annotate at least 1 image.")
+        raise ParameterError(f"n, the number of images to annotate, is {n!r}; it must be at least 1.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -95,7 +95,7 @@ def simulate(
     ParameterError where probabilities are out of their range.
     """
     if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
-        raise ParameterError(f"error is {error!r}, unsure {unsure!r}; both are 0 to 1, and so is their sum.")
+        raise ParameterError(f"error is {error!r} and unsure is {unsure!r}; both and their sum must be from 0 to 1.")
     true_labels = sampled["image_id"].map(truth.to_dict()).fillna("")
     other_gender = true_labels.replace({"female": "male", "male": "female"})
     items: dict[str, Any] = {"position": 1, "question": "", "model": "", "probability": np.nan}
@@ -141,7 +141,7 @@ def collect(
         image_ids, blank = table["image_id"], table["occupation"] == ""
         for name, values in images.set_index("image_id")[["source", "occupation"]].items():
             table[name] = table[name].mask(blank, image_ids.map(values).fillna(table[name]))
-        problem, fix = "occupation of image {} is empty", "name it, as the image is not in the sample"
+        problem, fix = "occupation of image {} is empty", "enter it, because the image is not in the sample"
         cells.refuse(table["occupation"] == "", Path(file), problem, fix, image_ids)
         if len(models := set(table["model"]) - {""}) > 1 and model != "all":
             if model not in models:
@@ -158,7 +158,7 @@ def collect(
     note = (
         f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of "
         f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g}% the other gender, "
-        f"{100 * unsure:g}% unsure). They illustrate the tables and are no evidence about people."
+        f"{100 * unsure:g}% unsure). They illustrate the tables and are no evidence about human annotators."
     )
     return CollectedAnnotations(simulation, "simulated", note)
 

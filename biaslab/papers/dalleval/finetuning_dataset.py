@@ -41,7 +41,9 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     """
     target = Path(output).expanduser()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ParameterError(f"--output is {output}, which exists and is not empty. Name a new or empty folder.")
+        raise ParameterError(
+            f"--output is {output}, which exists and is not an empty folder. Choose a new or empty folder."
+        )
     splits = {"train": paintskills.scenes(folder, "train"), "test": paintskills.scenes(folder, "val")}
     boxes = {"train": paintskills.boxes(folder, splits["train"], "train")}
     boxes["test"] = paintskills.boxes(folder, splits["test"], "val")
@@ -49,17 +51,20 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
         has_box = scenes["prompt_id"].isin(boxes[name]["image_id"])
         if skills := sorted(set(scenes["skill"]) - set(scenes.loc[has_box, "skill"])):
             raise InputError(
-                f"{folder} has no boxes of {skills[0]}, {name} scenes, so that a detector would learn to find nothing "
-                f"there. Unpack {skills[0]}.zip of the release again."
+                f"{folder} contains no boxes for {name} scenes of the skill {skills[0]}, so a detector would learn to "
+                f"detect nothing in them. Unpack {skills[0]}.zip of the release again."
             )
     scenes = pd.concat([table.assign(split=name) for name, table in splits.items()], ignore_index=True)
     if (is_repeated := scenes["prompt_id"].duplicated()).any():
         scene_id = scenes.loc[is_repeated, "prompt_id"].iloc[0]
-        raise InputError(f"{folder} has the scene {scene_id!r} in both splits. Unpack the release again.")
+        raise InputError(f"{folder} contains the scene {scene_id!r} in both splits. Unpack the release again.")
     images = CaptionImages(folder, [f"image_{name}" for name in scenes["prompt_id"]])
     if not any(map(images.has, images.table["image_id"])):
         example = f"{images.table['image_id'].iloc[0]}.png"
-        raise InputError(f"{folder} has none of the {len(scenes):,} images of its scenes, such as {example}.")
+        raise InputError(
+            f"{folder} contains none of the {len(scenes):,} images of its scenes, such as {example}. Unpack the "
+            "release again."
+        )
     (target / "annotations").mkdir(parents=True)
     rows = [_write_split(target, name, scenes[scenes["split"] == name], boxes[name], images) for name in splits]
     (target / "README.md").write_text(_card(), encoding="utf-8", newline="\n")

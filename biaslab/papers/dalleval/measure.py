@@ -119,7 +119,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     rows, _ = cells.load(file, columns)
     cells.require(rows, columns, file, f"It needs: {', '.join(columns)}.", set(columns))
     counts = rows[["n_correct", "n"]].apply(cells.numbers, path=file, whole=True)
-    cells.refuse(counts.isna().any(axis=1), file, "n_correct or n is no number", "write whole numbers")
+    cells.refuse(counts.isna().any(axis=1), file, "n_correct or n is not a number", "enter whole numbers")
     rows[["n_correct", "n"]] = counts.astype(int)
     rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
     rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")

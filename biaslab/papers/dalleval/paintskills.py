@@ -82,14 +82,17 @@ def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
     if not files:
         example = paths["object"].relative_to(root).as_posix()
         raise InputError(
-            f"{root} has no scenes of PaintSkills, such as {example}; give the folder that holds object, count and "
-            "spatial."
+            f"{root} contains no scenes of PaintSkills, such as {example}; specify the folder that contains object, "
+            "count and spatial."
         )
     rows = [_scene_row(skill, scene, file) for skill, file in files.items() for scene in _read_json(file, _Scenes).data]
     columns = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]
     table = pd.DataFrame(rows, columns=columns)
     if (is_duplicate := table["prompt_id"].duplicated()).any():
-        raise InputError(f"{root} has two scenes with the id {table['prompt_id'][is_duplicate].iloc[0]!r}.")
+        raise InputError(
+            f"{root} contains two scenes with the id {table['prompt_id'][is_duplicate].iloc[0]!r}. Unpack the release "
+            "again."
+        )
     return table
 
 
@@ -112,7 +115,7 @@ def boxes(folder: str | Path, requests: pd.DataFrame, split: str = "val") -> pd.
         images = {entry.id: entry for entry in boxes_file.images}
         for entry in boxes_file.annotations:
             if entry.image_id not in images or entry.category_id not in names:
-                raise InputError(f"{file} has a box of an image or a class that it does not list: {entry!r}.")
+                raise InputError(f"{file} contains a box of an image or a class that it does not list: {entry!r}.")
             image, (left, top, width, height) = images[entry.image_id], entry.bbox
             sides = np.array([left, top, left + width, top + height]) / ([image.width, image.height] * 2)
             left, top, right, bottom = np.clip(sides, 0, 1)
@@ -123,7 +126,8 @@ def boxes(folder: str | Path, requests: pd.DataFrame, split: str = "val") -> pd.
                 rows.append((scene, names[entry.category_id], 1.0, left, top, right, bottom))
         if hidden:
             _log.warning(
-                "%s: boxes without an area within their image are left out: %d, such as %s (left, top, width, height).",
+                "%s: boxes excluded because they have no area within their image: %d, such as %s (left, top, width, "
+                "height).",
                 *(file, len(hidden), hidden[0]),
             )
     table = pd.DataFrame(rows, columns=["image_id", "label", "score", "left", "top", "right", "bottom"])
@@ -152,7 +156,8 @@ def _read_json(file: Path, form: type[_Form]) -> _Form:
         location = ".".join(map(str, detail["loc"]))
         value_note = "" if isinstance(detail["input"], bytes | dict | list) else f" It is {detail['input']!r:.120}."
         raise InputError(
-            f"{file} is not a file of PaintSkills{f': at {location}' if location else ''}: {detail['msg']}.{value_note}"
+            f"{file} is not a valid file of PaintSkills{f': at {location}' if location else ''}: {detail['msg']}."
+            f"{value_note}"
         ) from None
 
 
@@ -183,7 +188,7 @@ def _class_name(shape: str, file: Path) -> str:
     words = re.sub(r"(?<!^)([A-Z])", r" \1", plaintext.name(shape)).lower()
     name = _NAMES.get(words.partition(" ")[0], words)
     if name not in CLASSES:
-        raise InputError(f"{file} names the class {shape!r:.60}. {name_help(name[:60], CLASSES)}")
+        raise InputError(f"{file} contains the class {shape!r:.60}. {name_help(name[:60], CLASSES)}")
     return name
 
 

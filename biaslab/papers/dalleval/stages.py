@@ -173,8 +173,9 @@ class DallEval(Part):
         missing = [name for name in table["real_id"] if not images.has(name)]
         if len(missing) == len(table):
             raise InputError(
-                f"None of the {len(table):,} images of {s.captions} is in {s.image_folder}. image_id must be the "
-                f"name or path of a file there: the first is {missing[0]!r}, and a file is {images.a_file!r}."
+                f"None of the {len(table):,} images of {s.captions} is in {s.image_folder}. Each image_id must be the "
+                f"name or path of a file there, but the first is {missing[0]!r}, and an example of a file is "
+                f"{images.a_file!r}."
             )
         if missing:
             counts = (s.image_folder, len(missing), len(table), missing[0])
@@ -192,12 +193,13 @@ class DallEval(Part):
         s = self._pipeline.settings.dalleval
         if not s.captions:
             raise ParameterError(
-                "dalleval.image_folder and dalleval.max_captions require dalleval.captions: set it as well."
+                "dalleval.image_folder and dalleval.max_captions have an effect only with dalleval.captions. Set "
+                "dalleval.captions, too."
             )
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # A corpus prefixes columns whose names stages use.
         if "corpus_image_id" not in rows:
-            raise InputError(f"{s.captions} has no column image_id; it has {', '.join(rows.columns)}.")
+            raise InputError(f"{s.captions} has no column image_id; its columns are {', '.join(rows.columns)}.")
         rows = rows.rename(columns={"corpus_image_id": "real_id"})
         captions = rows[(rows["text"].fillna("").str.strip() != "") & rows["real_id"].notna()]
         names = captions["real_id"].astype(str)
@@ -210,7 +212,7 @@ class DallEval(Part):
             raise InputError(f"{s.captions} contains no caption with an image_id.")
         if len(captions) < len(rows):
             n_excluded = len(rows) - len(captions)
-            _log.warning("%s: captions without text or image_id are left out: %d.", s.captions, n_excluded)
+            _log.warning("%s: captions excluded because text or image_id is missing: %d.", s.captions, n_excluded)
         by_image = captions.groupby("real_id", sort=False)
         genders = ("gender", lambda labels: "|".join(set(labels) - {""}))
         prompts = by_image.agg(references=("text", list), group=("group", "first"), gender=genders).reset_index()
@@ -265,7 +267,7 @@ def _genders(captions: pd.DataFrame, file: str) -> pd.Series:
     labels = captions["corpus_gender"].fillna("").astype(str).str.strip()
     genders = labels.str.casefold().replace(SYNONYMS)
     for label in labels[~genders.isin([*GENDER_LABELS, ""])]:
-        raise InputError(f"{file} has {label!r} in the column gender. {name_help(label, GENDER_LABELS)}")
+        raise InputError(f"{file} contains {label!r} in the column gender. {name_help(label, GENDER_LABELS)}")
     return genders
 
 

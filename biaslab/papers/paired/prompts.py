@@ -182,7 +182,7 @@ def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tupl
     per_list = min(per_list, shortest) if words else per_list
     if not 0 <= per_list <= shortest:
         raise ParameterError(
-            f"paired.n_occupations is {per_list!r}; allowed is 1 to {shortest}, or 0 for all of the shorter list."
+            f"paired.n_occupations is {per_list!r}; it must be 1 to {shortest}, or 0 for all of the shorter list."
         )
     if not per_list and max(map(len, lists)) > shortest:
         sizes = [f"{len(names)} for {gender}" for gender, names in zip(_LIST_ORDER, lists, strict=True)]

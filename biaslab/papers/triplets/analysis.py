@@ -265,7 +265,7 @@ def _check_similarity(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.Data
     is_mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
     if is_mixed.any():
         row = rows.loc[is_mixed, [*cell, "pair"]].iloc[0].to_dict()
-        raise InputError(f"{name} has the case 'mean' in addition to others for {row}; give either.")
+        raise InputError(f"{name} contains the case 'mean' and other cases for {row}; keep only one of these.")
     missing = rows["value"].isna() & (rows["reason"] == "")
     return rows.assign(
         rounding=rows["rounding"].fillna(0.0) if "rounding" in rows else 0.0,
@@ -476,12 +476,12 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     is_mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if is_mixed.any():
         row = rows.loc[is_mixed, _CELL].iloc[0].to_dict()
-        raise InputError(f"{name} has some counts of {row} with a case, and others without; give all in one way.")
+        raise InputError(f"{name} contains counts of {row} with and without a case; use a case for all or none.")
     cell = [*_CELL, "prompt_gender"]
     is_inconsistent = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if is_inconsistent.any():
         row = rows.loc[is_inconsistent, cell].iloc[0].to_dict()
-        raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
+        raise InputError(f"{name}: n_images differs within {row}; it must be the same for all rows of a prompt set.")
     return rows, prefix
 
 

@@ -67,8 +67,8 @@ def _find_caption_nouns(name: str, truth: ground_truth.GroundTruth, text: str) -
         return truth.nouns(text)
     except (InputError, UnknownNameError) as error:
         raise InputError(
-            f"triplets.noun_tagger is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: "
-            f"{error} For others set triplets.noun_tagger to 'nltk' or 'spacy:en_core_web_sm'."
+            f"triplets.noun_tagger is {name!r}, which finds nouns only in the captions {truth.corpus!r}: {error} For "
+            "other captions, set triplets.noun_tagger to 'nltk' or 'spacy:en_core_web_sm'."
         ) from error
 
 
@@ -78,8 +78,8 @@ def _nltk() -> tuple[Callable[[str], list[str]], Callable[[str], str]]:
         import nltk
     except ImportError as error:
         raise ParameterError(
-            "triplets.noun_tagger is 'nltk', which is not installed; run `pip install nltk`, or set it to "
-            "'spacy:MODEL'."
+            "triplets.noun_tagger is 'nltk', which is not installed. Run `pip install nltk`, or set "
+            "triplets.noun_tagger to 'spacy:MODEL'."
         ) from error
     lemmatizer = nltk.stem.WordNetLemmatizer()
 
@@ -93,7 +93,7 @@ def _nltk() -> tuple[Callable[[str], list[str]], Callable[[str], str]]:
         find("people")
     except LookupError as error:
         raise ParameterError(
-            "triplets.noun_tagger is 'nltk', whose data are not installed; run `python -m nltk.downloader punkt_tab "
+            "triplets.noun_tagger is 'nltk', whose data are not installed. Run `python -m nltk.downloader punkt_tab "
             "averaged_perceptron_tagger_eng wordnet`."
         ) from error
     return find, lemma
@@ -106,7 +106,7 @@ def _spacy(model: str) -> tuple[Callable[[str], list[str]], Callable[[str], str]
         nlp = spacy.load(model, exclude=["ner"])
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install "
+            f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or this model is not installed. Run `pip install "
             f"spacy` and `python -m spacy download {model}`."
         ) from error
 

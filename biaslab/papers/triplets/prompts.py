@@ -338,8 +338,8 @@ def _swap(text: str) -> dict[str, tuple[str, str]]:
     if len(matches) < len(normalized_matches := list(_WORD.finditer(normalized))):
         text, lowered, matches = normalize(text), normalized, normalized_matches
     if not matches or _NOT_SWAPPABLE.search(lowered):
-        problem = "holds 'a people', which has no counterpart" if matches else "holds neither person nor people"
-        raise ParameterError(f"The caption {text[:80]!r} {problem}; give captions that neutral() finds.")
+        problem = "contains 'a people', which has no counterpart" if matches else "contains neither person nor people"
+        raise ParameterError(f"The caption {text[:80]!r} {problem}. Use captions that neutral() selects.")
     members = {}
     for gender in (*MEMBERS, PLACEBO):
         parts, spans, end, length = [], [], 0, 0

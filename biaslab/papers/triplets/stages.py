@@ -146,7 +146,7 @@ class Triplets(Part):
         judge, vocabulary = self.object_judge, self._pipeline.settings.triplets.object_vocabulary_file
         if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
             cause = f"triplets.objects is {judge.name!r}, which is not available for images of {self._pipeline.model!r}"
-            raise ParameterError(f"{cause}: set it to an object finder.")
+            raise ParameterError(f"{cause}. Set it to an object finder.")
         if vocabulary:
             segmentation.words(vocabulary)
         if isinstance(judge, InstanceFile):
@@ -245,7 +245,7 @@ def check_neutral(pipeline: Pipeline, neutral: asking.Neutral) -> None:
             raise InputError(f"The corpus {name!r} contains no captions; set captions.corpus to another corpus.")
         step = funnel[funnel["n_captions"] == 0].iloc[0]
         raise InputError(
-            f"None of the {n:,} captions of the corpus {name!r} yields a triplet: the last were excluded at the step "
-            f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
-            "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
+            f"None of the {n:,} captions of the corpus {name!r} can be used for triplets: the last were excluded at "
+            f"the step {step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that mention a person "
+            "or people, triplets.filter to 'paper', or triplets.n_professions to 1 or more."
         )

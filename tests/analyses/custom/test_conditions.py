@@ -64,7 +64,7 @@ def test_prompts_layout_of_magbig_has_its_group_in_the_column_name(tmp_path):
     ("text", "names"),
     [
         ("prompt,condition\na,neutral\nb,fair\n", "no column group"),
-        ("prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n", "'c' is no prompt of 'neutral'"),
+        ("prompt,group,condition\na,x,neutral\nb,x,fair\nc,x,fair\n", "'c' has no counterpart in 'neutral'"),
         ("prompt,group,condition\na,x,neutral\na,x,neutral\n", "'a' occurs twice"),
         ("occupation,prompt\ncook,a\ncook,A \n", "'A ' occurs twice"),
     ],
@@ -164,7 +164,7 @@ def test_condition_images_share_the_noise_of_the_prompt_that_they_are_compared_w
 def test_condition_people_is_missing_where_prompts_have_one_condition(tmp_path):
     (tmp_path / "p.csv").write_text("prompt,group\na nurse,nurse\n")
     settings = {"custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []}}
-    with pytest.raises(MissingInputError, match="one condition"):
+    with pytest.raises(MissingInputError, match="the same condition"):
         custom.condition_people(Pipeline("any/model", Settings.from_mapping(settings), progress=False))
 
 

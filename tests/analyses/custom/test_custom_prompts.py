@@ -100,5 +100,5 @@ def test_prompts_in_a_text_of_another_encoding_are_read_or_refused_as_of_a_table
 
 def test_a_prompt_that_names_a_folder_of_this_machine_is_refused(tmp_path):
     for folder in (Path.home(), Path.cwd()):
-        with pytest.raises(InputError, match=r"in data row 2; leave the folder of this machine out"):
+        with pytest.raises(InputError, match=r"in data row 2; remove the path of a folder on this machine"):
             custom_prompts.prompts(file(tmp_path, f"a chef\nas in {folder}/x.png\n", "own.txt"), 5)

@@ -125,8 +125,8 @@ def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, ow
 def test_unmatched_groups_are_named_in_both_directions(four, tmp_path):
     said = matching.unmatched([pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True)])
     assert said == [
-        "labour.csv has no share for 1 of 4 groups: 'pilot' (near match: 'pilots'). The comparison with it covers 3 of "
-        "4 groups.",
+        "labour.csv contains no share for 1 of 4 groups: 'pilot' (near match: 'pilots'). The comparison with it covers "
+        "3 of 4 groups.",
         "1 of 4 groups in labour.csv match no group of this run: 'pilots' (near match: 'pilot').",
     ]
     whole = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\n")
@@ -143,8 +143,8 @@ def test_unmatched_groups_of_several_models_count_together(four, tmp_path):
 def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
     file = written(tmp_path, "prompt\nnurse\nChef.\npilots\n", "mine.csv")
     assert matching.unmatched([pipeline(four, prompts_file=file)]) == [
-        "four has no image for 1 of 3 prompts in mine.csv: 'pilots' (near match: 'pilot').",
-        "2 of 4 images in four have prompts that are not in mine.csv, and are left out: 'Flight attendant', 'pilot' "
+        "four contains no image for 1 of 3 prompts in mine.csv: 'pilots' (near match: 'pilot').",
+        "2 of 4 images in four are excluded, because their prompts are not in mine.csv: 'Flight attendant', 'pilot' "
         "(near match: 'pilots').",
     ]
 
@@ -152,7 +152,7 @@ def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
 def test_unmatched_images_that_a_folders_table_lacks_are_named(tmp_path):
     folder = images(tmp_path / "some", "a.png", "b.png")
     written(folder, "file,group\na.png,chef\n")
-    said = "The table of some does not name 1 image, which is left out: 'b.png'."
+    said = "The table of some does not list 1 image, which is excluded: 'b.png'."
     assert matching.unmatched([pipeline(folder)]) == [said]
 
 
@@ -218,7 +218,7 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
 
 def test_describe_assumptions_folder_without_a_domain_is_named(four):
     (text,) = matching.describe_assumptions([pipeline(four)])
-    assert text.startswith("Images of four are assumed to be photographs") and '{"pictures": "drawings"}' in text
+    assert text.startswith("Images in four are assumed to be photographs") and '{"pictures": "drawings"}' in text
     (four / "biaslab.json").write_text('{"pictures": "photographs"}', encoding="utf-8")
     assert matching.describe_assumptions([pipeline(four)]) == []
 
@@ -229,7 +229,7 @@ def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, m
     detector = one.judge("judging.faces")
     monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 0, 4)])
     (text,) = matching.describe_scenes([one])
-    assert text.startswith("3 of 4 images tried of four show several faces.") and "custom.all_faces=true" in text
+    assert text.startswith("3 of 4 sampled images in four show several faces.") and "custom.all_faces=true" in text
     assert matching.describe_scenes([pipeline(four, judging, all_faces=True)]) == []
     monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 1, 1)])
     assert matching.describe_scenes([pipeline(four, judging)]) == []

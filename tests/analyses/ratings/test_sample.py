@@ -53,7 +53,7 @@ def test_the_sample_is_spread_over_sources_and_occupations(judgements):
     # An image of two occupations is drawn once.
     found = draw(pd.concat([images, images.assign(occupation="clerk")], ignore_index=True), 1000, seed=0)
     assert len(found) == 34 and found["image_id"].is_unique
-    with pytest.raises(ParameterError, match="n is 0"):
+    with pytest.raises(ParameterError, match="n, the number of images to annotate, is 0"):
         draw(images, 0, seed=0)
     assert draw(images[:0], 5, seed=0).empty
 

@@ -195,7 +195,7 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     gone = registry.PluginEntry(folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
-    with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
+    with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is missing from .*Reinstall"):
         dalleval.measure.skill_accuracy(p)
     assert "mini-sd-skills" in str(plan_of(p).table("dalleval_skill_accuracy").missing)
     assert plan_of(p).table("dalleval_skill_prompts").missing is None

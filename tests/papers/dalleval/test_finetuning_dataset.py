@@ -174,7 +174,9 @@ def test_export_into_what_is_not_empty_is_refused_and_changes_nothing(release, t
         output.write_text("mine")
     with pytest.raises(ParameterError) as error:
         export(release, output)
-    assert str(error.value) == f"--output is {output}, which exists and is not empty. Name a new or empty folder."
+    assert str(error.value) == (
+        f"--output is {output}, which exists and is not an empty folder. Choose a new or empty folder."
+    )
     assert output.is_file() or [file.name for file in output.iterdir()] == ["mine.txt"]
 
 

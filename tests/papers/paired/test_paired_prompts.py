@@ -110,12 +110,12 @@ def test_by_default_nothing_of_the_lists_is_left_out_unsaid(monkeypatch):
         pairs = paired_prompts.occupation_pairs()
     assert len(pairs) == 2 * 15 * 15
     assert len(paired_prompts.occupation_pairs(10)) == 200
-    with pytest.raises(ParameterError, match="is 16; allowed is 1 to 15, or 0 for all"):
+    with pytest.raises(ParameterError, match="is 16; it must be 1 to 15, or 0 for all"):
         paired_prompts.occupation_pairs(16)
 
 
 def test_errors_name_what_is_wrong():
     with pytest.raises(UnknownNameError, match="wizard"):
         paired_prompts.occupation("wizard")
-    with pytest.raises(ParameterError, match="is 21; allowed is 1 to 20"):
+    with pytest.raises(ParameterError, match="is 21; it must be 1 to 20"):
         paired_prompts.occupation_pairs(21)

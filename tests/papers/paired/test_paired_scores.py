@@ -492,7 +492,7 @@ def test_stereotype_score_of_several_roles_is_over_people(tables_of):
 def test_unusable_shares_are_refused(tables_of):
     for wrong, said in (
         (share("f", "female", 1, 4) | {"percent_female": 40}, r"40% in row 1 cannot come from n = 4 people"),
-        (share("f", "feminine", 1, 4), r"stereotype is 'feminine'; allowed are 'female' and 'male'\."),
+        (share("f", "feminine", 1, 4), r"stereotype is 'feminine'; it must be 'female' or 'male'\."),
     ):
         with pytest.raises(InputError, match=said):
             tables_of(percent_female=[wrong])["occupation_score"]

@@ -216,8 +216,8 @@ BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; allowed is 1 to 20"),
-        ("endpoint:x", BUYING, r"endpoint\.price is not set.* --dry-run prints how many images a run takes"),
+        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; it must be 1 to 20"),
+        ("endpoint:x", BUYING, r"endpoint\.price is not set.* --dry-run prints how many images a run needs"),
         (
             "endpoint:x",
             BUYING | {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},

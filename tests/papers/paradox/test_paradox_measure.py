@@ -256,7 +256,7 @@ def test_similarities_are_means_over_all_pairs():
 
 def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
     def none(self, kind, image_ids):
-        raise MissingInputError("no open_clip model")
+        raise MissingInputError("not an open_clip model")
 
     monkeypatch.setattr(Pipe, "image_embeddings", none)
     rows = frame("paradox_similarity")

@@ -119,6 +119,6 @@ def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, ca
 @pytest.mark.parametrize("name", NEED_IMAGES)
 def test_what_takes_images_is_skipped_with_a_reason(tmp_path, notebook, name):
     # A run calls a notebook skipped, and not failed, when it stops with this error.
-    with pytest.raises(MissingInputError, match="takes images"):
+    with pytest.raises(MissingInputError, match="measured on images"):
         notebook(f"paradox/{name}", source="published")
     assert not list(tmp_path.rglob("records.json"))

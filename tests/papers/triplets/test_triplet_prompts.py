@@ -217,7 +217,7 @@ def test_ids_are_of_the_neutral_text():
     # The same text in two data sets has one noise, but its prompts are two.
     both = pd.concat([made, triplet_prompts.triplets(twice, "Y")])
     assert both["prompt_id"].is_unique and both["noise_id"].nunique() == 2
-    for text, why in {"a dog": "holds neither", "a people": "no counterpart"}.items():
+    for text, why in {"a dog": "contains neither", "a people": "no counterpart"}.items():
         with pytest.raises(ParameterError, match=why):
             triplet_prompts.triplets(pd.DataFrame({"text": [text]}), "X")
 

@@ -244,7 +244,7 @@ def test_unknown_names_are_refused():
     # A mean beside its values, too.
     rows = similarity([0.5, 0.6], [0.6, 0.7])
     rows.loc[rows["case"] == "t1", "case"] = "mean"
-    with pytest.raises(InputError, match=r"has the case 'mean' in addition to others for \{'model': 'M'"):
+    with pytest.raises(InputError, match=r"contains the case 'mean' and other cases for \{'model': 'M'"):
         triplets.disparity_gap(rows)
 
 

@@ -268,5 +268,5 @@ def test_counts_are_told_by_case_or_not_at_all():
     objects = pd.DataFrame({"image_id": ["D-t0-0-neutral"], "object": ["a"], "count": [1]})
     counts = cases.object_counts(images_of(1, 1), objects)
     mixed = pd.concat([counts, counts.assign(case="", prompt_gender="feminine")])
-    with pytest.raises(InputError, match="with a case, and others without"):
+    with pytest.raises(InputError, match="with and without a case"):
         triplets.bias_score(mixed)

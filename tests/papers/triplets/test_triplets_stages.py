@@ -167,8 +167,8 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     p = Pipeline(p.model, given.with_changes(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
     assert not find_omissions(names, {"triplets_prompts"}, p).reason
     said = find_omissions(names, names, p)
-    assert "captions.corpus names no captions" in said.reason and said.on_purpose
-    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
+    assert "captions.corpus is empty" in said.reason and said.on_purpose
+    with pytest.raises(MissingInputError, match=r"captions\.corpus is empty"):
         Pipeline(p.model, given.with_changes(triplets={"n_professions": 0})).part(Triplets).prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="lacks 29 of the prompts' words"):

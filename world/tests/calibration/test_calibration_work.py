@@ -71,7 +71,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         share = (len(left) % 2, 2)
         left.append(shards.compute_pipeline(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
         assert len(left) < 12
-    assert "remain for the others" in left[0][0]
+    assert "remain for other shards" in left[0][0]
     complete = parts(tmp_path / "b")
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     for frame, other_frame in zip(parts(tmp_path / "a"), complete, strict=True):

@@ -19,7 +19,7 @@ def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np
         row = int(np.nanargmax(error))
         raise InputError(
             f"{table}: {column} in row {row + 1} cannot come from n = {n[row]:g} images; "
-            f"n must count the images that the value is taken over."
+            "n must be the number of images from which the value was computed."
         )
     return count
 

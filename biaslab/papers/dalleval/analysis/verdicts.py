@@ -144,8 +144,8 @@ def _released_counts(detections: pd.DataFrame, best: pd.DataFrame) -> pd.DataFra
     """
     if missing := [f"p_{name}" for name in CLASSES if f"p_{name}" not in detections]:
         raise InputError(
-            f"The detections have no column {missing[0]!r}, which counts by the rule 'released' need; give each "
-            "query's probability of every class, or take the rule 'paper'."
+            f"The detections have no column {missing[0]!r}, which the rule 'released' needs for counting; include each "
+            "query's probability of every class, or use the rule 'paper'."
         )
     confident = detections["image_id"].map(best.groupby("image_id").size())
     parts = []

@@ -136,6 +136,6 @@ def check(images: pd.DataFrame, group: pd.DataFrame, location: str) -> None:
             k, n = image_counts.loc[name]
             raise InputError(
                 f"paired_pair_images ({location}): {name!r} is perceived as female in {k:g} of {n:g} images, but "
-                f"paired_percent_female counts {shares.loc[name, 'count']:g} of {shares.loc[name, 'n']:g} people; both "
-                "must come from the same images (or leave out the columns female_identity and male_identity)."
+                f"paired_percent_female counts {shares.loc[name, 'count']:g} of {shares.loc[name, 'n']:g} people. Both "
+                "must come from the same images; otherwise, remove the columns female_identity and male_identity."
             )

@@ -64,8 +64,8 @@ def count_groups(shares: pd.DataFrame) -> pd.DataFrame:
     for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):
         unknown = frame.loc[~frame[column].isin(allowed), column]
         if len(unknown):
-            names = " and ".join(map(repr, allowed))
-            raise InputError(f"paired_percent_female: {column} is {unknown.iloc[0]!r}; allowed are {names}.")
+            names = " or ".join(map(repr, allowed))
+            raise InputError(f"paired_percent_female: {column} is {unknown.iloc[0]!r}; it must be {names}.")
     n, percent = frame["n"].fillna(0).to_numpy(), frame["percent_female"].to_numpy()
     count = np.rint(percent * n / 100)
     exact = np.divide(100 * count, n, out=np.full(len(n), np.nan), where=n > 0)
@@ -74,7 +74,7 @@ def count_groups(shares: pd.DataFrame) -> pd.DataFrame:
         row = int(error.argmax())
         raise InputError(
             f"paired_percent_female: {percent[row]:g}% in row {row + 1} cannot come from n = {n[row]:g} people; n "
-            "must count the people that the share is taken over."
+            "must be the number of people from which the share was computed."
         )
     frame = frame.assign(percent_female=exact, count=count, n=n)
     return ordered(frame.assign(score=stereotype_score_from_percent(exact, frame["stereotype"])))

@@ -366,7 +366,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     distinct_groups = [g for g in multi_prompt_groups if g.approach not in SELECTED[1:] or g.model not in naive]
     n_prompts = shares[shares["source"] == "generated"].groupby(["model", "approach"])["prompt"].nunique()
     if not (n_prompts > 1).any():
-        raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
+        raise MissingInputError("The source contains no model with shares for at least two prompts to compare.")
     printed = [reference.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
     printed = pd.concat(printed).rename(columns={"sd_prompts": "paper_table_value"})
     rows = pd.concat([_group_variation(g, confidence) for g in distinct_groups] or [pd.DataFrame(columns=_SPREAD_KEYS)])

@@ -157,7 +157,7 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     if mismatches := [*unknown_occupations, *compress(group.occupations, differ)]:
         raise InputError(
             f"paradox_caption_pairs and paradox_percent_female differ for {mismatches[0]!r} ({group.model}, "
-            f"{group.approach}); both must be of the same images."
+            f"{group.approach}); both must come from the same images."
         )
     return replace(group, captions=captions)
 
