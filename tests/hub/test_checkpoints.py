@@ -105,7 +105,7 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     assert model(file).digest != digest
     other = {"tokenizer_name_or_path": "owner/other"}
     (hub_names.cache_folder(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
-    with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
+    with pytest.raises(ParameterError, match=r"contains sentence_bert_config\.json, .* another model"):
         load(str(file), FEW)
 
 
@@ -120,7 +120,7 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* Write BASE\+"),
+        (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* trained on: BASE\+"),
         (["first_stage_model.encoder.weight"], "contains no denoising network and no text encoder"),
         (["model.diffusion_model.input_blocks.0.0.weight"], "contains no autoencoder and no text encoder"),
         (["model.diffusion_model.a", "scaled_fp8"], "is a quantized network"),
@@ -148,7 +148,7 @@ def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub
         refused(name, "broken.safetensors is not a safetensors file, or is incomplete")
     refused(f"{NAME}/other.safetensors", "is not in its repository")
     refused("owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no")
-    refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
+    refused(NAME, r"is not a pipeline, but contains single-file checkpoints\. Choose one of owner/mix/broken")
     # Weights of a base model that lie in the cache are not taken for those that a file lacks.
     assert hub.fetched() == 0
 
@@ -281,7 +281,7 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     lora = tiny.lora(files, files / OWN)
     hub.serve(NAME, files)
     for name in (files, NAME):
-        refused(name, rf"holds {OWN} next to the model.* Write .*mi?.*\+.*/{OWN}; to ignore it, write .*\+none")
+        refused(name, rf"contains {OWN} next to the model.* write .*mi?.*\+.*/{OWN}; to ignore it, write .*\+none")
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
     assert np.array_equal(image(f"{NAME}+none"), bare)
@@ -309,7 +309,7 @@ def test_a_lora_alone_says_what_to_write(hub, files, tmp_path, told):
     hub.serve(LORA, tmp_path / "lora")
     base = "BASE" if told == "nothing" else BASE
     for name in (LORA, tmp_path / "lora"):
-        refused(name, rf"is a LoRA, which is no model by itself: it changes one\. Write {base}\+{name}")
+        refused(name, rf"is a LoRA, which changes a model but is not a model itself\. .* trained on: {base}\+{name}")
     assert hub.fetched() == 0
 
 

@@ -136,7 +136,7 @@ def test_ask_about_images_follows_skills_objects_and_prompts():
         ("b", 1, "alignment"),
     ]
     assert asked("number") == [
-        ("b", 1, "number", "The prompt is “two dogs”. Does the image show that number of objects?")
+        ("b", 1, "number", "The prompt is “two dogs”. Does the image show this number of objects?")
     ]
 
 

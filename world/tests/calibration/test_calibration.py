@@ -444,7 +444,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
 
 def test_a_corpus_without_truth_is_refused():
     corpus = SimpleNamespace(name="laion.parquet")
-    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"):
+    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have. Set captions.corpus to 'mini'"):
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
