@@ -135,7 +135,7 @@ def test_skin_tone_audit_runs_without_vqa_and_detector(root, tmp_path, monkeypat
     assert unfinished_notebooks(record).keys() == {
         f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")
     }
-    assert all("names nothing that" in why for why in unfinished_notebooks(record).values())
+    assert all("need a model that" in why for why in unfinished_notebooks(record).values())
     (page,) = tmp_path.glob("out/*/index.html")
     text = page.read_text(encoding="utf-8")
     assert len(record["left_out"]) == 2 and "Omitted because" in text

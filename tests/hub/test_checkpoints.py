@@ -105,7 +105,7 @@ def test_local_single_file_uses_hub_configurations_at_commit(hub, files, tmp_pat
     assert model(file).digest != digest
     other = {"tokenizer_name_or_path": "owner/other"}
     (hub_names.cache_folder(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
-    with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
+    with pytest.raises(ParameterError, match=r"contains sentence_bert_config\.json, .* another model"):
         load(str(file), FEW_STEPS)
 
 
@@ -120,7 +120,7 @@ def test_single_file_in_repository_uses_its_pipeline(hub, files, tmp_path):
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* Write BASE\+"),
+        (["lora_unet_down_blocks_0.lora_down.weight"], r"is a LoRA.* trained on: BASE\+"),
         (["first_stage_model.encoder.weight"], "contains no denoising network and no text encoder"),
         (["model.diffusion_model.input_blocks.0.0.weight"], "contains no autoencoder and no text encoder"),
         (["model.diffusion_model.a", "scaled_fp8"], "is a quantized network"),
@@ -150,7 +150,7 @@ def test_incomplete_single_file_is_refused_unfetched(hub, files, tmp_path):
     check_refused(
         "owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no"
     )
-    check_refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
+    check_refused(NAME, r"is not a pipeline, but contains single-file checkpoints\. Choose one of owner/mix/broken")
     # Cached weights of a base model do not replace weights that a file lacks.
     assert hub.fetched() == 0
 
@@ -288,7 +288,8 @@ def test_lora_next_to_model_requires_explicit_choice(hub, files, tmp_path):
     hub.serve(NAME, files)
     for name in (files, NAME):
         check_refused(
-            name, rf"holds {LORA_FILE} next to the model.* Write .*mi?.*\+.*/{LORA_FILE}; to ignore it, write .*\+none"
+            name,
+            rf"contains {LORA_FILE} next to the model.* write .*mi?.*\+.*/{LORA_FILE}; to ignore it, write .*\+none",
         )
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
@@ -319,7 +320,9 @@ def test_lora_alone_is_refused_with_correct_name(hub, files, tmp_path, told):
     hub.serve(LORA, tmp_path / "lora")
     base = "BASE" if told == "nothing" else BASE
     for name in (LORA, tmp_path / "lora"):
-        check_refused(name, rf"is a LoRA, which is no model by itself: it changes one\. Write {base}\+{name}")
+        check_refused(
+            name, rf"is a LoRA, which changes a model but is not a model itself\. .* trained on: {base}\+{name}"
+        )
     assert hub.fetched() == 0
 
 

@@ -172,12 +172,12 @@ def test_dry_run_fetches_only_if_requested(root, tmp_path, stocked_for_all, monk
     said = capsys.readouterr().out
     assert full_hub.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and tests them" in said
+    assert said.splitlines()[0].split("  ")[0] == "setting" and "--fetch downloads and tests them" in said
     for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.extra_judges", tiny.VQA)):
         repository = full_hub.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
-    assert f" to {constants.HF_HUB_CACHE}, where " in said and " GB are free" in said
+    assert f" to {constants.HF_HUB_CACHE}, which has " in said and " GB free" in said
     assert f"Licence: {tiny.SD14}: openrail++." in said.splitlines()
     with monkeypatch.context() as patch:
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))

@@ -375,10 +375,12 @@ class Corpus:
         """Return the index of the row with ``caption_id``. Raises InputError (not an id of this corpus)."""
         match = _CAPTION_ID.fullmatch(str(caption_id))
         if not match:
-            raise InputError(f"{caption_id!r} is no caption id of the synthetic world; one is '{self._head}{0:08d}'.")
+            raise InputError(
+                f"{caption_id!r} is not a caption id of the synthetic world; an example is '{self._head}{0:08d}'."
+            )
         skew, seed, index = match[1], int(match[2]), int(match[3])
         if (skew, seed) != (self.skew, self.seed) or index >= self.rows:
-            raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from '{self._head}{0:08d}' on.")
+            raise InputError(f"{caption_id!r} is not in {self!r}; its first id is '{self._head}{0:08d}'.")
         return index
 
     def scene(self, caption_id: str) -> Scene:

@@ -36,8 +36,8 @@ class WorldModel(ImageModel):
         """Check that the captions are the synthetic world's, and that it has the occupations."""
         if self._corpus.name != "mini":
             raise ParameterError(
-                f"model is {self.label!r}, which draws what the embedded captions ask, and captions.corpus is "
-                f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
+                f"model is {self.label!r}, which draws only captions of the synthetic world, but captions.corpus is "
+                f"{self._corpus.name!r}. Set captions.corpus to 'mini', or choose a model that accepts any text."
             )
         known_names = world.occupations()
         if unknown_names := [name for name in occupations if name not in known_names]:

@@ -139,7 +139,7 @@ def parse(text: str) -> PairPrompt:
     match = (_THREE.match(small) or _TWO.match(small) or _ALONE.match(small)) if fits else None
     if match is None:
         raise InputError(
-            f"The synthetic world cannot read {text[:200]!r}; texts contain 'one A on the left and one B on the "
+            f"The synthetic world cannot read {text[:200]!r}; texts must contain 'one A on the left and one B on the "
             "right', 'one A', or three people with 'one B in the middle'."
         )
     count = {_THREE: 3, _TWO: 2, _ALONE: 1}[match.re]

@@ -550,7 +550,7 @@ def _draw(scene: Scene) -> _Drawing:
 def _canvas(scene: Scene, size: int, *channels: int) -> np.ndarray:
     """Return an empty canvas at twice the size."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 8 <= size <= 4096:
-        raise ParameterError(f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096.")
+        raise ParameterError(f"size is {size!r}; the image height must be a whole number of pixels from 8 to 4,096.")
     return np.zeros((size * _OVER, round(size * scene.aspect) * _OVER, *channels), np.uint8)
 
 

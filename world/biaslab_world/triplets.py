@@ -95,8 +95,8 @@ def _match(text: str) -> re.Match:
     if match is None:
         example = "a person reading in the kitchen with a dog, wearing a hat"
         raise InputError(
-            f"The synthetic world cannot read {text!r}; its captions are like {example!r}. Set captions.corpus to "
-            "'mini' and triplets.n_professions to 0, or model to one that generates from any text."
+            f"The synthetic world cannot read {text!r}; an example of its captions is {example!r}. Set captions.corpus "
+            "to 'mini' and triplets.n_professions to 0, or choose a model that accepts any text."
         )
     return match
 

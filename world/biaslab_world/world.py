@@ -57,7 +57,7 @@ class Knobs:
         for name, value in vars(self).items():
             maximum = 5 if name in ("naming", "prompt_skew") else 1
             if not 0 <= value <= maximum:
-                raise ParameterError(f"{name} is {value!r}; give a number from 0 to {maximum}.")
+                raise ParameterError(f"{name} is {value!r}; it must be a number from 0 to {maximum}.")
 
     @classmethod
     def off(cls) -> Knobs:
@@ -124,8 +124,8 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
         ordinary = (t - r * prompts) / (1 - r)
         if not 0 < ordinary < 1:
             raise ParameterError(
-                f"No world has prompt_like={r!r} and prompt_skew={knobs.prompt_skew!r}: {occupation!r} with "
-                f"{percent}% women would need {100 * ordinary:.1f}% in its other captions. Lower one of them."
+                f"prompt_like={r!r} and prompt_skew={knobs.prompt_skew!r} cannot be combined: {occupation!r} with "
+                f"{percent}% women would need {100 * ordinary:.1f}% in its other captions. Decrease one of the values."
             )
         for style, share in shares.items():
             if style == "other_sense":

@@ -48,8 +48,8 @@ class Calibration:
     def __init__(self, pipeline: Pipeline) -> None:
         if pipeline.corpus.name != CORPUS:
             raise MissingInputError(
-                f"Calibration compares measurements with ground truth, which the corpus {pipeline.corpus.name!r} does "
-                f"not have: set captions.corpus to {CORPUS!r}."
+                "Calibration compares measurements with ground truth, which the corpus "
+                f"{pipeline.corpus.name!r} does not have. Set captions.corpus to {CORPUS!r}."
             )
         self.base = pipeline
         self.settings = pipeline.settings

@@ -444,7 +444,7 @@ def test_calibration_works_with_real_pipeline(tmp_path, monkeypatch):
 
 def test_calibration_corpus_without_ground_truth_is_refused():
     corpus = SimpleNamespace(name="laion.parquet")
-    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"):
+    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have. Set captions.corpus to 'mini'"):
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
