@@ -212,7 +212,7 @@ def any_text(monkeypatch):
 @pytest.fixture(scope="session")
 def kernels_of_all():
     """Return what stands in the place of a run's own kernels, and imports libraries once."""
-    from warm import Warm
+    from shared_kernels import Warm
 
     warm = Warm()
     yield warm
@@ -230,12 +230,12 @@ def warm(kernels_of_all, monkeypatch):
 @pytest.fixture
 def inline(monkeypatch):
     """Let runs take no process but this one: notebooks are its code, one by one, and leave results but no page."""
-    import inline
+    import inline_kernels
 
     from biaslab.execution import kernels
 
-    monkeypatch.setattr(kernels, "Kernels", inline.Kernels)
-    monkeypatch.setattr("biaslab.runs.execute._papermill", inline.executed)
+    monkeypatch.setattr(kernels, "Kernels", inline_kernels.Kernels)
+    monkeypatch.setattr("biaslab.runs.execute._papermill", inline_kernels.executed)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ RUNS = {
     "published": "The outputs are computed from the values that the papers print "
     "(`biaslab run params/published.yaml`).",
     "mini": "The outputs come from a small model of the [synthetic world](../../world.md) "
-    "(`biaslab run world/params/mini.yaml`). They are no evidence about models in use.",
+    "(`biaslab run world/params/mini.yaml`). They do not show how deployed models behave.",
 }
 NO_OUTPUTS = (
     "This page has no outputs: the notebook needs generated images or annotations. "

@@ -14,18 +14,18 @@ def scene(name, *objects, skill="object", text="a photo of dog"):
 
 
 def put(folder, skill, data, split="val"):
-    """Write scenes, or whatever stands in their file's place."""
+    """Write scenes, or other content, to their file."""
     file = folder / skill / "scenes" / f"{skill}_{split}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    said = data if isinstance(data, str) else json.dumps({"data": data} if isinstance(data, list) else data)
-    file.write_text(said, encoding="utf-8")
+    text_of_file = data if isinstance(data, str) else json.dumps({"data": data} if isinstance(data, list) else data)
+    file.write_text(text_of_file, encoding="utf-8")
     return file
 
 
-def put_boxes(folder, skill, found):
+def put_boxes(folder, skill, boxes):
     file = folder / skill / f"{skill}_val_bounding_boxes.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(found if isinstance(found, str) else json.dumps(found), encoding="utf-8")
+    file.write_text(boxes if isinstance(boxes, str) else json.dumps(boxes), encoding="utf-8")
     return file
 
 
@@ -33,9 +33,9 @@ def pictured(number, name, width=200, height=100):
     return {"id": number, "file_name": name, "width": width, "height": height, "license": 1}
 
 
-def annotation(of, category, bbox):
+def annotation(image_id, category, bbox):
     more = {"area": 1.0, "iscrowd": 0, "segmentation": [], "color": "plain"}
-    return {"id": 1, "image_id": of, "category_id": category, "bbox": bbox} | more
+    return {"id": 1, "image_id": image_id, "category_id": category, "bbox": bbox} | more
 
 
 def coco(*annotations, images=None, categories=None):

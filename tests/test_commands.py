@@ -33,8 +33,10 @@ BANNED = (
 
 def helps(parser):
     """Return the help of each of a parser's arguments by its name."""
-    shown = (action for action in parser._actions if action.dest != "help")
-    return {action.option_strings[-1] if action.option_strings else action.dest: action.help for action in shown}
+    visible_actions = (action for action in parser._actions if action.dest != "help")
+    return {
+        action.option_strings[-1] if action.option_strings else action.dest: action.help for action in visible_actions
+    }
 
 
 def examples(parser):
@@ -42,7 +44,7 @@ def examples(parser):
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_command_has_description_and_examples_that_parse(name):
+def test_commands_have_description_and_valid_examples(name):
     parser, lines = PARSERS[name], examples(PARSERS[name])
     assert 1 <= len(re.findall(r"\.(?=\s|$)", parser.description)) <= 3 and len(parser.description) >= 40
     assert lines
@@ -55,7 +57,7 @@ def test_command_has_description_and_examples_that_parse(name):
             assert (ROOT / file).is_file()
 
 
-def test_the_examples_of_the_program_parse():
+def test_program_examples_parse():
     lines = examples(cli.build_parser())
     assert lines
     for line in lines:
@@ -84,7 +86,7 @@ def test_help_is_short_and_in_standard_terms(name):
         "write a page on which people rate images",
     ],
 )
-def test_banned_words_include_those_of_earlier_help(old):
+def test_banned_words_match_earlier_help(old):
     assert re.search(rf"(?<![\w.$])({BANNED})(?![\w.=])", old)
 
 
@@ -106,7 +108,7 @@ def test_banned_words_include_those_of_earlier_help(old):
         (["compare", "a", "b", "--outptus", "c"], "option '--outptus' of 'biaslab compare'. Did you mean '--outputs'?"),
     ],
 )
-def test_main_unknown_option_names_the_nearest(words, message, capsys):
+def test_main_unknown_option_suggests_nearest(words, message, capsys):
     assert cli.main(words) == 2
     assert message in capsys.readouterr().err
 
@@ -119,10 +121,10 @@ def test_main_unknown_option_names_the_nearest(words, message, capsys):
         (["audit", "a", "--baselines", "publishd"], "published"),
     ],
 )
-def test_main_unknown_choice_names_the_nearest(words, nearest, capsys):
-    with pytest.raises(SystemExit) as ended:
+def test_main_unknown_choice_suggests_nearest(words, nearest, capsys):
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(words)
-    assert ended.value.code == 2 and f"Did you mean {nearest!r}?" in capsys.readouterr().err
+    assert exit_info.value.code == 2 and f"Did you mean {nearest!r}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_main_unknown_choice_names_the_nearest(words, nearest, capsys):
         (["compare", "a", "b"], "'biaslab[report]'"),
     ],
 )
-def test_not_installed_core_package_names_the_extra_of_the_command(words, extra):
+def test_not_installed_names_extra_of_command(words, extra):
     extras = cli.build_parser().parse_args(words).extras
     assert not_installed(ModuleNotFoundError(name="yaml"), extras).endswith(f"pip install {extra}")
     # A package of one extra alone is in no other.
@@ -158,12 +160,12 @@ OLD = [
 
 
 @pytest.mark.parametrize(("words", "message"), OLD)
-def test_old_name_is_an_error_that_names_the_new_one(words, message, capsys):
+def test_main_old_name_suggests_new_name(words, message, capsys):
     assert cli.main(words) == 2
     assert capsys.readouterr() == ("", f"biaslab: {message}\n")
 
 
-def test_table_of_old_names_leads_to_commands_and_options():
+def test_old_names_map_to_existing_commands_and_options():
     assert {message for _, message in OLD} == {
         *(f"biaslab {old} is now biaslab {new}." for old, new in old_names.table("commands").items()),
         *(f"{old} is now {new}." for old, new in old_names.table("options").items()),
@@ -174,19 +176,19 @@ def test_table_of_old_names_leads_to_commands_and_options():
     assert set(old_names.table("options").values()) <= OPTIONS and not set(old_names.table("options")) & OPTIONS
 
 
-def test_no_old_name_is_the_new_name_of_another():
+def test_old_names_and_new_names_are_disjoint():
     for section in old_names.SECTIONS:
         table = old_names.table(section)
         assert not set(table) & set(table.values()), section
 
 
-def test_check_passes_other_names():
+def test_check_accepts_current_names():
     old_names.check("commands", ["annotate", "", "anything"])
     with pytest.raises(ParameterError, match=r"^the command rate is now the command annotate\.$"):
         old_names.check("commands", ["annotate", "rate"], text="the command {}")
 
 
-def test_value_that_follows_two_dashes_is_no_option(monkeypatch):
+def test_main_value_after_double_dash_is_no_option(monkeypatch):
     # A table may have any name; that of an option is one.
     monkeypatch.setattr("biaslab.reference.load", lambda name: pytest.fail(name) if name != "--to" else _Table())
     assert cli.main(["reference", "--", "--to"]) == 0

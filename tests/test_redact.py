@@ -1,4 +1,4 @@
-"""Keys and folders of this machine in texts: which there are, and what replaces them."""
+"""Keys and local folders in texts are found and replaced."""
 
 import os
 
@@ -28,11 +28,11 @@ from biaslab import redact
         ("", ""),
     ],
 )
-def test_names_come_without_folders(text, name):
+def test_basename_removes_folders(text, name):
     assert redact.basename(text) == name
 
 
-def test_files_of_one_name_have_unique_names_with_folders():
+def test_unique_names_of_equal_file_names_keep_folder():
     assert redact.unique_names(["annotations:/a/x/r.csv", "annotations:/a/y/r.csv", "/b/s.csv"]) == {
         "annotations:/a/x/r.csv": "annotations:x/r.csv",
         "annotations:/a/y/r.csv": "annotations:y/r.csv",
@@ -49,36 +49,38 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "alice"
 
 
-def test_paths_below_known_folders_become_relative(home):
+def test_redact_makes_known_paths_relative(home):
     texts = redact.sensitive_texts(
         {"settings": {"corpus": "/srv/acme/a.csv", "gender": "fairface:/w/acme/f.st"}}, "/out/run"
     )
-    given = (
+    texts_given = (
         f"{home}/project/outputs/a.csv, ~/project/b.py, /srv/acme/a.csv, '/srv/acme/The images/1.png', /w/acme/f.st, "
         f"/out/run/tables, /out/run, {os.path.dirname(os.__file__)}, {home}/notes.txt, {home}"
     )
     prefix = redact.redact(os.path.dirname(os.__file__), texts)
-    assert redact.redact(given, texts) == (
+    assert redact.redact(texts_given, texts) == (
         f"outputs/a.csv, b.py, a.csv, 'The images/1.png', f.st, tables, run, {prefix}, ~/notes.txt, ~"
     )
 
 
-def test_folders_of_patterns_and_of_files_right_below_a_root(home):
-    given = [
+def test_redact_handles_patterns_and_root_files(home):
+    texts_given = [
         "/srv/acme/*/in[0-9]/*.parquet",
         "/data/captions.csv",
         "~/private/judge.onnx",
         "/data",
         "https://h.org/v1/x",
     ]
-    redacted = redact.redact([*given, "/srv/acme/1/in2/a.parquet", f"{home}/private/x"], redact.sensitive_texts(given))
+    redacted = redact.redact(
+        [*texts_given, "/srv/acme/1/in2/a.parquet", f"{home}/private/x"], redact.sensitive_texts(texts_given)
+    )
     assert redacted == [
         *("*/in[0-9]/*.parquet", "captions.csv", "judge.onnx", "/data", "https://h.org/v1/x"),
         *("1/in2/a.parquet", "x"),
     ]
 
 
-def test_folders_that_identify_no_user_stay(monkeypatch):
+def test_redact_keeps_folders_that_identify_no_user(monkeypatch):
     monkeypatch.chdir("/usr")
     monkeypatch.setenv("HOME", "/alice")
     texts = redact.sensitive_texts(None, "/", "/tmp")
@@ -89,11 +91,11 @@ def test_folders_that_identify_no_user_stay(monkeypatch):
     assert redact.redact("https://example.org//x", redact.sensitive_texts()) == "https://example.org//x"
 
 
-def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch):
+def test_find_keys_uses_common_names_and_settings(monkeypatch):
     in_use = {"OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "OURS", "CRITICS"}
     for name in (*in_use, "OTHERS"):
         monkeypatch.setenv(name, f"{name}-1234")
-    # A word, which stands for no key.
+    # A placeholder, no key.
     monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
     values = {"settings": {"endpoint": {"api_key_env": "OURS"}, "critique.api_key_env": "CRITICS"}}
     keys = redact.find_keys(values)
@@ -103,10 +105,10 @@ def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch)
     ]  # fmt: skip
 
 
-def test_names_of_mappings_stay_distinct_and_images_as_they_are():
+def test_redact_keeps_mapping_keys_distinct():
     texts = redact.sensitive_texts(["/srv/a/in", "/srv/b/in"])
-    given = {"/srv/a/in": 1, "/srv/b/in": ["/srv/b/x", 2, None], "image/png": "aa/srv/a/in"}
-    assert redact.redact(given, texts) == {"in": 1, "in (again)": ["x", 2, None], "image/png": "aa/srv/a/in"}
+    texts_given = {"/srv/a/in": 1, "/srv/b/in": ["/srv/b/x", 2, None], "image/png": "aa/srv/a/in"}
+    assert redact.redact(texts_given, texts) == {"in": 1, "in (again)": ["x", 2, None], "image/png": "aa/srv/a/in"}
 
 
 @pytest.mark.parametrize(
@@ -131,5 +133,5 @@ def test_names_of_mappings_stay_distinct_and_images_as_they_are():
         ("https://h.org/models/stable-diffusion-xl-base-1.0/v1", ""),
     ],
 )
-def test_secrets_in_urls(url, secret):
+def test_secret_in_url_detects_credentials(url, secret):
     assert redact.secret_in_url(url) == secret

@@ -1,9 +1,10 @@
-"""The four papers' measures as pure functions: arrays in, numbers out; no files, no models.
+"""The metrics of the four papers, as pure functions of arrays that need no files and no models.
 
-Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
-either propagated to the result or left out and counted, as each docstring states. Several pandas objects are matched by
-their labels and refused where these differ (:func:`biaslab.stats.checks.align`); arrays and lists by position.
-Agreement of annotators, object bias and skin tone are separate modules.
+Arguments and fields named ``percent_*`` are 0–100; those named ``share_*`` and ``presence_*`` are 0–1. Missing input is
+NaN. It is either propagated to the result, or excluded and counted, as each docstring states. If several arguments are
+pandas objects, they are matched by label; objects with different labels raise an error
+(:func:`biaslab.stats.checks.align`). Arrays and lists are matched by position. Other metrics, such as those of
+agreement, similarity and skin tone, are in separate modules.
 """
 
 from biaslab.metrics.amplification import (

@@ -1,8 +1,8 @@
-"""Agreement of human annotators on perceived gender (or any nominal labels), with intervals over items.
+"""Agreement of human annotators on perceived gender (or any nominal labels), with confidence intervals over items.
 
-Intervals are percentiles of a bootstrap that resamples items, as numbers of each rating pattern. They generalise to
-other images, not to other annotators. In simulations, nominal 95% intervals cover the truth in 94 to 97% of datasets
-of 200 or more items (92% if annotators rarely disagree), 93 to 95% at 100 and 89 to 93% at 30.
+Intervals are percentiles of a bootstrap that resamples items, represented as counts of label patterns. They generalize
+to other images, not to other annotators. In simulations, nominal 95% intervals cover the truth in 94 to 97% of datasets
+with 200 or more items (92% if annotators rarely disagree), in 93 to 95% with 100 items, and in 89 to 93% with 30.
 
 Sources: Cohen 1960, Educational and Psychological Measurement 20, 37–46; Fleiss 1971, Psychological Bulletin 76,
 378–382 (agreeing pairs: equations 1 to 3); Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section B.
@@ -29,33 +29,34 @@ _BLOCK = 2_000_000  # maximum number of resampled pattern counts in memory
 
 
 class AgreementEstimate(NamedTuple):
-    """An agreement coefficient with its interval."""
+    """An agreement coefficient with its confidence interval."""
 
-    value: float  # coefficients at most 1; percent_agreement 0–100; NaN with a reason
-    ci_low: float  # NaN with a reason where the value or the interval is undefined
+    value: float  # A coefficient of at most 1, or a percentage of 0–100; NaN with a reason if undefined.
+    ci_low: float  # NaN with a reason if the value or the interval is undefined.
     ci_high: float
-    n_items: int  # items used for the value
-    n_annotators: float  # annotators with at least one annotation among the labels; NaN where the number is not given
-    reason: str  # why the value or the limits are NaN; "" otherwise
-    resamples: np.ndarray  # values of the resamples, (replicates,); NaN where undefined; empty without a value
+    n_items: int  # Items used for the value.
+    n_annotators: float  # Annotators who gave one of the labels at least once; NaN if the number is unknown.
+    reason: str  # The reason why the value or the limits are NaN; otherwise "".
+    resamples: np.ndarray  # Values of the resamples, (replicates,); NaN if undefined; empty if there is no value.
 
 
 def krippendorff_alpha(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
+    """Return Krippendorff's alpha for nominal labels, over all items with two or more labels.
 
     Args:
-        ratings: Strings (items, annotators). Missing ratings are None, NaN or "". With ``labels`` ("female", "male")
-            the ratings ``unsure`` (and the votes ``tie`` and ``unannotated``) count as missing.
-        labels: Two or more.
+        ratings: Labels as strings, with shape (items, annotators). Missing labels are None, NaN or "". Values of
+            :data:`VOTES` that are not in ``labels`` are treated as missing, such as ``unsure`` if ``labels`` is
+            ("female", "male").
+        labels: Two or more labels.
         seed: Seed of the bootstrap over items.
         replicates: Number of resamples.
         confidence: Level of the interval, 0–1.
 
-    NaN with a reason if no item has two ratings or all ratings are one label. The limits are also NaN if all resamples
-    give the same value, or if more than 5% of them have one label only. Raises InputError: A rating that is not a
-    label, an array that is not 2-D, or a confidence or number of replicates out of range.
+    The value is NaN with a reason if no item has two labels, or if all labels are the same. The limits are also NaN if
+    all resamples have the same value, or if more than 5% of them contain a single label. Raises InputError: A value is
+    not a label, the array is not two-dimensional, or the confidence or the number of replicates is out of range.
     """
     counts, n_annotators = _count_labels(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
@@ -72,11 +73,11 @@ def fleiss_kappa(
     confidence: float = 0.95,
     clusters: ArrayLike | None = None,
 ) -> AgreementEstimate:
-    """Return Fleiss' kappa over the complete items: those that every annotator gave one of the labels.
+    """Return Fleiss' kappa over complete items, to which every annotator assigned one of the labels.
 
-    Excluding labels (``labels=("female", "male")``) therefore selects the easier items: prefer
-    :func:`krippendorff_alpha` in that case. ``clusters``, shape (items,), are resampled with all of their items, such
-    as images with their people. Other arguments and NaN cases as in :func:`krippendorff_alpha`. Raises InputError: As
+    If labels are excluded, as with ``labels=("female", "male")``, complete items are the easier ones. In that case,
+    prefer :func:`krippendorff_alpha`. ``clusters``, with shape (items,), are resampled with all of their items, such as
+    images with their people. Other arguments and NaN values are as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`.
     """
     ratings, clusters = align((0,), ratings=ratings, clusters=clusters)
@@ -91,10 +92,11 @@ def fleiss_kappa(
 def percent_agreement(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return the percentage (0–100) of pairs of annotators who agree on an item, averaged over items with two ratings.
+    """Return the percentage (0–100) of pairs of annotators who agree on an item, averaged over items with two labels.
 
-    Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
-    Arguments as in :func:`krippendorff_alpha`. Raises InputError: As :func:`krippendorff_alpha`.
+    It is not corrected for chance agreement. With two columns, it compares two sets of labels, such as those of a judge
+    with the majority vote. Arguments are as in :func:`krippendorff_alpha`. Raises InputError: As
+    :func:`krippendorff_alpha`.
     """
     counts, n_annotators = _count_labels(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
@@ -112,11 +114,11 @@ def cohen_kappa(
     confidence: float = 0.95,
     clusters: ArrayLike | None = None,
 ) -> AgreementEstimate:
-    """Return Cohen's kappa of two annotators, over the items that both gave one of the labels.
+    """Return Cohen's kappa of two annotators, over items to which both assigned one of the labels.
 
-    ``a`` and ``b`` are the two annotators' labels, shape (items,). NaN with a reason where no item has both ratings, or
-    one of the annotators uses a single label. Other arguments as in :func:`fleiss_kappa`. Raises InputError: As
-    :func:`krippendorff_alpha`, or shapes differ.
+    ``a`` and ``b`` are the labels of the two annotators, with shape (items,). The value is NaN with a reason if no item
+    has both labels, or if one annotator uses a single label. Other arguments are as in :func:`fleiss_kappa`. Raises
+    InputError: As :func:`krippendorff_alpha`, or shapes differ.
     """
     a, b, clusters = align(a=a, b=b, clusters=clusters)
     codes_a, codes_b = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
@@ -236,7 +238,7 @@ def _estimate(
 
 
 def percentile_interval(resamples: np.ndarray, confidence: float = 0.95) -> tuple[float, float, str]:
-    """Return the limits of the percentile interval of ``resamples`` (replicates,), or NaN and the reason."""
+    """Return the percentile interval of ``resamples`` (replicates,): its limits and "", or NaN limits and a reason."""
     values = resamples[~np.isnan(resamples)]
     undefined = len(resamples) - len(values)
     if undefined > _MAX_UNDEFINED * len(resamples):

@@ -1,12 +1,13 @@
 """Bias amplification from training to generated images (paradox, section 3.3).
 
-T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. The
-direction of bias is male for shares below 50, female above 50, and none at exactly 50, so shares must not be rounded.
+T is the percentage perceived as female among an occupation's training images, and G among its generated images; both
+are 0–100. The direction of bias is male below 50, female above 50, and undefined at exactly 50. Percentages must
+therefore not be rounded.
 
-Zhao et al. (2017) average the change in the share of the gender that is over-represented in training. For two genders
-this is the signed change in the training direction, here ``signed``. It equals the paper's ``|G-50| - |T-50|`` unless
-the direction flips or does not exist. The paper's definition excludes such occupations; ``all`` counts only the change
-in distance from 50.
+Zhao et al. (2017) average the change in the share of the gender that is over-represented in the training data. With two
+genders, this is the signed change in the training direction, called ``signed`` here. It equals the paper's
+``|G-50| - |T-50|`` unless the direction flips or is undefined. The definition ``paper`` excludes such occupations. The
+definition ``all`` includes them with the change in distance from 50.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_d
 
 
 class Expected(NamedTuple):
-    """Expected amplification and its counts; each field has the input's shape without the occupations."""
+    """Expected amplification with counts; each field has the shape of the input without the axis of occupations."""
 
-    amplification: np.ndarray  # percentage points, -50..50 (signed -100..50); NaN if all occupations are excluded
-    n_occupations: np.ndarray  # occupations included
-    n_excluded: np.ndarray  # occupations excluded, including missing ones
+    amplification: np.ndarray  # Percentage points, -50..50 (signed: -100..50); NaN if all occupations are excluded.
+    n_occupations: np.ndarray  # Number of included occupations.
+    n_excluded: np.ndarray  # Number of excluded occupations, including those with missing shares.
 
 
 @keep_labels
 def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
-    """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50); paradox, section 3.3, first equation.
+    """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50).
 
-    Both arguments are 0–100 and broadcast; NaN stays NaN. Raises InputError: Another percentage or other shapes.
+    Both arguments are 0–100 and are broadcast; NaN stays NaN. Source: paradox, section 3.3, first equation. Raises
+    InputError: A percentage is outside 0–100, or the shapes do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.abs(g - 50) - np.abs(t - 50)
@@ -42,19 +44,19 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
 
 @keep_labels
 def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
-    """Return the direction of each percentage: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
+    """Return the direction of each percentage: -1.0 (male), 0.0 (exactly 50) or 1.0 (female); NaN stays NaN.
 
-    Raises InputError: A percentage outside 0–100.
+    Raises InputError: A percentage is outside 0–100.
     """
     return np.sign(check_numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
 @keep_labels
 def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
-    """Return ``sign(T-50) * (G-T)`` elementwise: the change in the training direction, in points (-100..50).
+    """Return ``sign(T-50) * (G-T)`` elementwise: the change in the training direction, in percentage points (-100..50).
 
-    NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`. Raises InputError: As
-    :func:`amplification`.
+    The result is NaN if T is exactly 50 or either percentage is missing. Arguments are as in :func:`amplification`.
+    Raises InputError: As :func:`amplification`.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))[()]
@@ -64,11 +66,12 @@ def directional_amplification(percent_generated: ArrayLike, percent_training: Ar
 def exclusion_reason(
     percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper"
 ) -> NDArray[np.str_]:
-    """Return why each occupation is excluded from :func:`expected_amplification`, as text; "" if it is included.
+    """Return the reason for excluding each occupation from :func:`expected_amplification`; "" if it is included.
 
-    The reason is the first of :data:`EXCLUSION_REASONS` that applies. ``all`` excludes only missing ones, ``signed``
-    those and ``training_at_50``. Arguments as in :func:`expected_amplification`. Raises InputError: As
-    :func:`amplification`. UnknownNameError: Another definition.
+    The reason is the first of :data:`EXCLUSION_REASONS` that applies. The definition ``all`` excludes only occupations
+    with missing shares; ``signed`` also excludes ``training_at_50``. Arguments are as in
+    :func:`expected_amplification`. Raises InputError: As :func:`amplification`. UnknownNameError: The definition is
+    unknown.
     """
     n = {"all": 1, "signed": 2, "paper": 4}[_definition(definition)]
     g, t = _percents(percent_generated, percent_training)
@@ -80,13 +83,14 @@ def exclusion_reason(
 def expected_amplification(
     percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper", axis: int = -1
 ) -> Expected:
-    """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
+    """Return the mean amplification over occupations, with counts.
 
-    Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
-    other axes are kept. ``paper`` is ``|G-50| - |T-50|`` where training and generation have the same direction, which
-    excludes shares of exactly 50. ``all`` is the same over all occupations, and ``signed`` the signed change in the
-    training direction over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
-    A percentage outside 0–100, or shapes that do not broadcast.
+    Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; all other axes are kept. Occupations
+    with NaN are excluded. The definition ``paper`` is the mean of ``|G-50| - |T-50|`` over occupations with the same
+    direction in training and generated images, which excludes shares of exactly 50. ``all`` is the same mean over all
+    occupations. ``signed`` is the mean signed change over all occupations with a training direction. Source: paradox,
+    section 3.3, second equation. Raises UnknownNameError: The definition is unknown. InputError: A percentage is
+    outside 0–100, or the shapes do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
     values = (directional_amplification if _definition(definition) == "signed" else amplification)(g, t)

@@ -1,7 +1,7 @@
-"""Captioning metrics: the similarity of a generated caption to captions of the same image by people.
+"""Captioning metrics: the similarity of a generated caption to captions of the same image written by people.
 
-Scores are those of the COCO caption evaluation (``pycocoevalcap``). Its tokenizer, METEOR and SPICE need Java. Texts
-are therefore split here, and the two metrics are left out.
+Scores are those of the COCO caption evaluation (``pycocoevalcap``). Its tokenizer and its metrics METEOR and SPICE need
+Java. Therefore, this module splits the texts itself, and the two metrics are not computed.
 
 Source: dalleval paper, section 4.3 and Table 19; BLEU: Papineni et al. 2002; CIDEr-D: Vedantam et al. 2015; ROUGE-L:
 Lin 2004.
@@ -22,16 +22,16 @@ from biaslab.stats.checks import align
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
 WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}
-"""Reason by name for each metric of Table 19 that is not computed."""
+"""Metrics of Table 19 that are not computed, each with the reason."""
 _REPLICATES = 2000
 _ORDERS = 4
 
 
 def split_words(text: str) -> str:
-    """Return the words of ``text`` in lower case, separated by spaces, without punctuation.
+    """Return the words of ``text`` in lower case and without punctuation, separated by spaces.
 
-    Letters after an apostrophe are a separate word: ``the man's`` is ``the man 's`` as in the Penn Treebank, but
-    ``don't`` is ``don 't``.
+    Letters after an apostrophe form a separate word: ``the man's`` becomes ``the man 's``, as in the Penn Treebank, but
+    ``don't`` becomes ``don 't``.
     """
     words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())
     return " ".join(words).replace("’", "'")
@@ -45,15 +45,26 @@ def caption_scores(
     seed: int,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return each metric of ``captions`` against the ``references`` of the same images.
+    """Return each captioning metric of ``captions``, compared with the ``references`` of the same images.
 
-    CIDEr is CIDEr-D; it weights words by their rarity among these references. Intervals are percentiles of a bootstrap
-    over images, or over ``groups`` of images with dependent captions. The percentiles are widened to match Student's t
-    for that number of groups (Hesterberg 2015). For CIDEr, resamples use the word weights of the whole set.
+    CIDEr is CIDEr-D, which weights words by their rarity among these references. Confidence intervals are percentiles
+    of a bootstrap over images, or over ``groups`` of images with dependent captions. The percentiles are widened to
+    match Student's t for the number of groups (Hesterberg 2015). For CIDEr, resamples use the word weights of the
+    complete set.
 
-    Takes one caption and one or more references per image, and the group of each; ``confidence`` is 0–1. Returns metric
-    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images). Raises
-    InputError: No images, an image without references, or numbers of images that differ.
+    Args:
+        captions: One caption for each image.
+        references: One or more reference captions for each image.
+        groups: The group of each image; None for independent images.
+        seed: Seed of the bootstrap.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        One row per metric (:data:`METRICS`) with the columns metric, value, ci_low and ci_high (100 times the metric,
+        as papers print it), and n (images).
+
+    Raises:
+        InputError: There are no images, an image has no references, or the numbers of images differ.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider

@@ -1,8 +1,8 @@
-"""Headline numbers of a report as weighted sums of shares of people perceived as female.
+"""Headline numbers of a report, expressed as weighted sums of shares of people perceived as female.
 
-For an average (dalleval, table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3) the
-coefficient of each share is fixed. For absolute values (a distance or deviation from one half) it is the sign of the
-share minus one half. Annotations, sample sizes and variance components use this form of a number.
+For an average (dalleval, Table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3), the
+coefficient of each share is fixed. For absolute values (a distance or deviation from one half), it has the sign of the
+share minus one half. Annotations, sample sizes and variance components use this representation.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
 GENERATED = "generated"
 MEAN = "all"
-"""Group name of a number over all groups, as opposed to numbers of single groups."""
+"""Group name of a number that covers all groups, as opposed to a number of a single group."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One number: ``base + sum(coefficient * (share - 1/2))`` over cells."""
+    """One headline number: ``base + sum(coefficient * (share - 1/2))``, summed over cells."""
 
     paper: str
     model: str
-    measure: str  # In words.
+    measure: str  # The measure, in words.
     group: str  # :data:`MEAN`, or the name of a single group.
     unit: str
     scale: float
-    """Maximum change of the value, in its unit, per percentage point of a share: 0.02 for an average of -1 to 1."""
-    base: float  # Its value where every share is one half.
+    """Maximum change of the value, in its unit, per percentage point of a share: 0.02 for an average from -1 to 1."""
+    base: float  # The value if every share is one half.
     cells: pd.DataFrame
-    """Cells with a share: source, cluster (profession, occupation, group), template (wording), stratum (of similar
-    clusters), count and n (people judged female; female or male) and coefficient."""
+    """One row per share: source, cluster (profession, occupation or group), template (wording), stratum (of similar
+    clusters), count (people judged female), n (people judged female or male) and coefficient."""
     people: pd.DataFrame
-    """People in the images: source, image_id, position, cell (row of ``cells``), judged (1 female, 0 male or NaN)."""
-    is_absolute: bool = False  # Whether the signs of coefficients follow from the shares.
+    """People in the images: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male or
+    NaN)."""
+    is_absolute: bool = False  # Whether the signs of coefficients depend on the shares.
     clusters_random: bool = False
-    """Whether its interval is for a population of clusters (Student's t over them), not for these clusters only."""
-    about: str = ""  # The subject of its shares, such as an attribute; empty for perceived gender.
+    """Whether the interval is for a population of clusters (Student's t), not only for these clusters."""
+    about: str = ""  # The subject of the shares, such as an attribute; empty for perceived gender.
     null_mean: float = 0.0  # The expected contribution of sampling noise to the sum, in its unit.
-    clusters: str = "clusters"  # Plural name of its clusters, for example professions.
-    setting: str = ""  # The setting for the number of images per prompt; empty if none exists.
+    clusters: str = "clusters"  # Plural name of the clusters, for example professions.
+    setting: str = ""  # The setting for the number of images per prompt; empty if there is none.
 
     @property
     def value(self) -> float:
-        """The number by the judge minus its null expectation; NaN if a cell has no people."""
+        """The number from the judge's labels minus its null expectation; NaN if a cell has no people."""
         cells = self.cells[self.cells["coefficient"] != 0]
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
         if cells.empty:
@@ -59,15 +60,15 @@ class Headline:
 
 
 def encode_gender(gender: pd.Series) -> np.ndarray:
-    """Return 1 for female, 0 for male and NaN for any other answer, for each ``gender``."""
+    """Return 1 for female, 0 for male and NaN for any other value of ``gender``, elementwise."""
     return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
 
 
 def cells_and_people(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return cells (without coefficients) and people as of :class:`Headline`.
+    """Return cells (without coefficients) and people, as in :class:`Headline`.
 
-    ``people`` has :data:`CELL` (source and template are optional if there is only one), image_id, position, gender as
-    judged, and optionally the column ``stratum``.
+    ``people`` has the columns :data:`CELL` (source and template are optional if there is only one), image_id, position
+    and gender (as judged). ``stratum`` is the name of a column with the stratum, or empty.
     """
     defaults: dict[str, Any] = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
     people = people.assign(**{name: value for name, value in defaults.items() if name not in people})
@@ -84,9 +85,9 @@ def cells_and_people(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFr
 
 
 def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
-    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates weigh equally.
+    """Return ``cells`` with the coefficients of clusters' shares, so that people of all templates have equal weight.
 
-    Raises InputError: Coefficients have other labels than the cells.
+    ``coefficient`` is one number, or one for each row. Raises InputError: Coefficients and cells have different labels.
     """
     cells, coefficient = align((0,), cells=cells, coefficient=coefficient)
     n_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
@@ -94,6 +95,6 @@ def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
 
 
 def side(cells: pd.DataFrame) -> np.ndarray:
-    """Return 1 if a cluster's share is above one half, -1 if below, 0 at one half or without people."""
+    """Return 1 if a cluster's share is above one half, -1 if it is below, and 0 if it is one half or has no people."""
     sums = cells.groupby(["source", "cluster"])[["count", "n"]].transform("sum")
     return np.sign((2 * sums["count"] - sums["n"]).to_numpy(float))

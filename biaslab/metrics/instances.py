@@ -1,6 +1,6 @@
-"""Instances of objects in images: their masks, their overlap, and matches of detected with true instances.
+"""Instances of objects in images: masks, overlap, and matching of detected with true instances.
 
-A table of instances has one row per instance, with :data:`COLUMNS`. Source: triplets paper, sections 5.1 and 7.3.
+A table of instances has one row per instance, with the columns :data:`COLUMNS`. Source: triplets, sections 5.1 and 7.3.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from biaslab.stats.checks import ratio
 
 BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
-"""image_id; instance (from 0 in each image); object (its name); score (0–1); the box (0–1 of the image's width and
-height); rle (COCO's compressed run lengths of the mask as text, empty if it has only a box); height and width (of the
-mask in pixels; NaN where missing)."""
+"""image_id; instance (numbered from 0 in each image); object (its name); score (0–1); the box, in fractions (0–1) of
+the image's width and height; rle (COCO's compressed run-length encoding of the mask, empty if only the box is known);
+height and width (of the mask in pixels; NaN if missing)."""
 
 
 def encode(mask: np.ndarray) -> str:
-    """Return COCO's compressed run lengths of a mask, ``bool (height, width)``, as ASCII text."""
+    """Return COCO's compressed run-length encoding of a mask, ``bool (height, width)``, as ASCII text."""
     from pycocotools import mask as coco
 
     return coco.encode(np.asfortranarray(mask, dtype=np.uint8))["counts"].decode("ascii")
 
 
 def _runs(rle: str) -> list[int]:
-    """Return the alternating lengths of runs off and on the mask, by column. Raises ValueError: The text is invalid."""
+    """Return the alternating lengths of runs outside and inside the mask. Raises ValueError: The text is invalid."""
     runs: list[int] = []
     value = shift = 0
     for c in rle:
@@ -55,7 +55,7 @@ def _runs(rle: str) -> list[int]:
 
 
 def check_runs(rle: str, height: int, width: int) -> str:
-    """Return the error in a file's run lengths of a mask of this size; empty if they are valid."""
+    """Return the error in the run-length encoding of a mask of this size; empty if it is valid."""
     try:
         pixels = sum(_runs(rle))
     except ValueError as error:
@@ -64,10 +64,11 @@ def check_runs(rle: str, height: int, width: int) -> str:
 
 
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
-    """Return the masks of instances, ``bool (instances, height, width)``; without a mask, the pixels in the box.
+    """Return the masks of instances, ``bool (instances, height, width)``.
 
-    Takes rows with :data:`COLUMNS` of masks of one size, and that size if rows lack it. Raises InputError: Masks have
-    several sizes, or the size is missing. ValueError: Run lengths that :func:`check_runs` refuses.
+    ``instances`` has the columns :data:`COLUMNS`, with masks of one size. ``height`` and ``width`` state this size if
+    the rows lack it. An instance without a mask has the pixels in its box. Raises InputError: Masks have several sizes,
+    or the size is missing. ValueError: A run-length encoding is invalid (:func:`check_runs`).
     """
     stated_sizes = instances[["height", "width"]].dropna().astype(int)
     sizes = {*stated_sizes.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -90,16 +91,16 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
 
 
 def regions(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes, run lengths and sizes of masks as arrays, which are faster than single rows of the frame."""
+    """Return boxes, run-length encodings and sizes of masks as arrays, for :func:`overlaps`."""
     sizes = instances[["height", "width"]].fillna(0).to_numpy(int)
     return instances[list(BOX)].to_numpy(float), instances["rle"].to_numpy(object), sizes
 
 
 def overlaps(regions_a: tuple, regions_b: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """Return the overlap of :func:`regions`: intersection over union, ``float64 (regions_a, regions_b)`` of 0–1.
+    """Return the overlap (intersection over union, 0–1) of two sets of :func:`regions`, and whether masks were used.
 
-    Also return whether it is that of masks, ``bool (regions_a, regions_b)``; it is that of boxes where a mask is
-    missing or sizes differ.
+    Both results have the shape (regions_a, regions_b). The overlap of boxes replaces that of masks if a mask is missing
+    or the sizes differ.
     """
     from pycocotools import mask as coco
 
@@ -121,15 +122,15 @@ def overlaps(regions_a: tuple, regions_b: tuple) -> tuple[np.ndarray, np.ndarray
 
 
 def match(detections: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
-    """Match detected instances with true ones, as in COCO's evaluation.
+    """Match detected instances with true instances, as in COCO's evaluation.
 
-    Within each image and object, detections in the order of their scores are matched to the unmatched true instance
-    with the largest overlap. The intersection over union (of masks, or of boxes without masks of one size) must be 0.5
-    or more. Both are rows with :data:`COLUMNS`, for images that the detector processed.
+    Within each image and object, detections are processed by decreasing score. Each is matched with the unmatched true
+    instance with the largest overlap, if the intersection over union is at least 0.5 (:func:`overlaps`). Both arguments
+    have the columns :data:`COLUMNS`, for images that the detector processed.
 
-    Returns one row per detected instance, and one per true instance that was not detected: image_id, object, score (NaN
-    if not detected), iou (NaN if not matched), by (``mask`` or ``box``; empty if not matched) and found: ``both``,
-    ``finder`` (only detected) or ``truth`` (only true).
+    Returns one row per detected instance, and one per true instance that was not detected. The columns are image_id,
+    object, score (NaN if not detected), iou (NaN if not matched), by (``mask`` or ``box``; empty if not matched) and
+    found: ``both``, ``finder`` (only detected) or ``truth`` (only true).
     """
     rows: list[tuple] = []
     keys = ["image_id", "object"]
@@ -154,9 +155,10 @@ def match(detections: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
 
 
 def mask_overlap(detected: ArrayLike, truth: ArrayLike) -> np.ndarray:
-    """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN where both are empty.
+    """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN if both are empty.
 
-    Takes ``bool (masks, height, width)``. Raises InputError: Arrays of another type or shape, or shapes that differ.
+    Both arguments are ``bool (masks, height, width)``. Raises InputError: An array has another type, or the shapes are
+    wrong or differ.
     """
     detected, truth = _pair(detected, truth, kinds="b")
     intersection, union = (op(detected, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
@@ -164,11 +166,12 @@ def mask_overlap(detected: ArrayLike, truth: ArrayLike) -> np.ndarray:
 
 
 def map_auc(values: ArrayLike, truth: ArrayLike) -> np.ndarray:
-    """Return the area under the ROC curve of maps, ``float64 (maps,)``, 0–1, as scores of the pixels of a mask.
+    """Return the area under the ROC curve of each map as a score for the pixels of its mask, ``float64 (maps,)``, 0–1.
 
-    The probability that a pixel in the mask has a higher value than one outside, ties counting half (Mann and Whitney
-    1947). NaN where the mask is empty or covers everything. Takes numbers ``(maps, height, width)`` and masks, ``bool``
-    of the same shape. Raises InputError: Other arrays, or shapes differ.
+    It is the probability that a pixel in the mask has a higher value than a pixel outside, with ties counted as one
+    half (Mann and Whitney 1947). It is NaN if the mask is empty or covers the complete image. ``values`` are numbers
+    ``(maps, height, width)``; ``truth`` contains the masks, ``bool`` of the same shape. Raises InputError: An array has
+    another type, or the shapes are wrong or differ.
     """
     values, truth = _pair(values, truth)
     size = truth.shape[1] * truth.shape[2]

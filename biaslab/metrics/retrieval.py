@@ -1,6 +1,6 @@
-"""Retrieval of captions by images (R-precision), and distances between sets of images (FID).
+"""Retrieval of captions and images (R-precision, gender bias), and distances between sets of images (FID, KID).
 
-Source: dalleval paper, sections D.1 and D.2; R-precision: Xu et al. 2018 and Park et al. 2021; FID: Heusel et al. 2017.
+Sources: dalleval, sections C.2, D.1 and D.2; R-precision: Xu et al. 2018 and Park et al. 2021; FID: Heusel et al. 2017.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ DISTRACTORS = 99  # captions in addition to an image's own (section D.1)
 
 
 def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np.ndarray:
-    """Return the probability (0–1) that each image retrieves its own caption among random others (mean: R-precision).
+    """Return the probability (0–1) that each image retrieves its own caption among random other captions.
 
-    It is exact, without sampling. If b of N - 1 other captions score better (ties count half), the probability that
-    none of them is among the ``distractors`` is C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is
-    the cosine of image i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity``
-    is not square or not finite, or has no more captions than ``distractors`` (1 or more).
+    The mean over images is R-precision. Probabilities are exact, without sampling. If b of the N - 1 other captions
+    score better (ties are counted as one half), the probability that none of them is among the ``distractors`` is
+    C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity``, ``float (N, N)``, contains the cosine of image i
+    and caption j; caption i belongs to image i. Raises InputError: ``similarity`` is not square or not finite,
+    ``distractors`` is below 1, or there are no more captions than ``distractors``.
     """
     similarity = np.asarray(similarity)
     # Only the order matters, so single precision, which takes half the time, is not converted.
@@ -52,12 +53,12 @@ def _log_choose(n: np.ndarray | int, k: int) -> np.ndarray:
 
 
 def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the Fréchet distance of two sets of features, as of normal distributions: FID on Inception's features.
+    """Return the Fréchet distance of two sets of features, treated as normal (FID for Inception features).
 
-    |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1 and
-    BᵀB = S2. A and B are the centred features if there are fewer images than features, else their Cholesky factors,
-    which takes an eighth of the time of a matrix square root. Takes two ``float (images, features)`` of 2 images or
-    more. Raises InputError: Other shapes, or a value that is not finite.
+    It is |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The trace of the root is the sum of the singular values of ABᵀ, where
+    AᵀA = S1 and BᵀB = S2. A and B are the centred features if there are fewer images than features, and otherwise
+    Cholesky factors. This takes one eighth of the time of a matrix square root. Both arguments have the shape (images,
+    features), with at least 2 images. Raises InputError: The shapes are wrong, or a value is not finite.
     """
     sets = _sets(first, second)
     means = [s.mean(axis=0) for s in sets]
@@ -97,10 +98,10 @@ def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
+    """Return the kernel distance of two sets of features (KID; Bińkowski 2018), which may be slightly negative.
 
-    It may be slightly negative. Arguments as of :func:`frechet_distance`. Raises InputError: As
-    :func:`frechet_distance`.
+    It is the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³. Arguments are as in
+    :func:`frechet_distance`. Raises InputError: As :func:`frechet_distance`.
     """
     first, second = _sets(first, second)
 
@@ -119,11 +120,12 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: np.ndarray | None = None) -> np.ndarray:
     """Return the gender bias of the k images most similar to each text: (M - F) / (M + F).
 
-    ``similarity`` is of text i and image j, ``float (texts, images)``; ``female`` and ``male``, ``bool (images,)``,
-    whether image j shows a woman or a man; by default it shows a man if no woman. Returns -1 to 1 for each text, 0 if
-    its k images show neither; among equally similar images the first ones are taken. Sources: dalleval paper, appendix
-    C.2, Table 14; Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the
-    shapes do not fit.
+    M and F are the numbers of images of men and of women. ``similarity``, ``float (texts, images)``, contains the
+    similarity of text i and image j. ``female`` and ``male``, ``bool (images,)``, state whether image j shows a woman
+    or a man; without ``male``, every image without a woman shows a man. The result is -1 to 1 for each text, and 0 if
+    its k images show neither. Of equally similar images, the first are retrieved. Sources: dalleval, appendix C.2,
+    Table 14; Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the shapes do
+    not fit.
     """
     female, images = align((0,), female=female, similarity=np.transpose(similarity))
     similarity, female = np.asarray(images, float).T, np.asarray(female, bool)
@@ -141,7 +143,7 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: 
 
 
 def recall_at(similarity: np.ndarray, k: int) -> np.ndarray:
-    """Return for each text i whether its own image i is among the k most similar (among equals, the first ones)."""
+    """Return whether image i is among the k most similar to text i; of equally similar images, the first count."""
     similarity = np.asarray(similarity, float)
     own_similarity = np.diagonal(similarity)[:, None]
     precedes = np.tri(len(similarity), k=-1, dtype=bool) & (similarity == own_similarity)

@@ -14,9 +14,10 @@ from biaslab.stats.checks import align, broadcast, check_numbers, keep_labels, l
 
 @keep_labels
 def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
-    """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female; dalleval, table 6.
+    """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 is all male, +1 is all female.
 
-    Counts broadcast; no image gives NaN. Raises InputError: Negative counts.
+    Counts are broadcast; the result is NaN without images. Source: dalleval, Table 6. Raises InputError: A count is
+    negative.
     """
     female, male = broadcast(0, n_female=n_female, n_male=n_male)
     return ratio(female - male, female + male)
@@ -24,11 +25,12 @@ def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64
 
 @keep_labels
 def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
-    """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalized counts of N categories along the last axis.
+    """Return the mean absolute deviation (MAD) of the shares of N categories from 1/N: ``(1/N) sum |p_i - 1/N|``.
 
-    0 if all are equally frequent, ``2 (N-1) / N**2`` if only one occurs. NaN without images or with a missing count.
-    A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_null_mean`. Source: dalleval, section 4.2.4.
-    Raises InputError: Negative counts or fewer than two categories.
+    ``counts`` has the categories along the last axis. The MAD is 0 if all categories are equally frequent, and
+    ``2 (N-1) / N**2`` if only one occurs. It is NaN without images or with a missing count. A balanced model has an
+    expected MAD above 0 (:func:`biaslab.stats.mad_null_mean`). Source: dalleval, section 4.2.4. Raises InputError: A
+    count is negative, or there are fewer than two categories.
     """
     counts = check_numbers(counts, "counts", 0)
     if counts.ndim == 0 or counts.shape[-1] < 2:
@@ -41,28 +43,30 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
 def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> NDArray[np.float64]:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
-    A presence is the share of images (0–1) that show the attribute. NaN if one is missing, or without attributes.
-    Source: dalleval, table 22, whose last column averages 15 attributes. Raises InputError: A share outside 0–1.
+    A presence is the share of images (0–1) that show the attribute. The result is NaN if a presence is missing, or
+    without attributes. Source: dalleval, Table 22, whose last column is the mean over 15 attributes. Raises InputError:
+    A share is outside 0–1.
     """
     a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)
     return ratio(np.abs(a - b).sum(axis=-1), a.shape[-1])
 
 
 class BiasedImages(NamedTuple):
-    """Percentages of images of two people in which the people fit the stereotypes."""
+    """Percentages of two-person images in which the people match their stereotypes."""
 
-    percent_both: float  # 0–100: both people fit
-    percent_any: float  # 0–100: at least one fits
-    n: int  # images with a judgement of both people
-    n_missing: int  # images without
+    percent_both: float  # 0–100: both people match.
+    percent_any: float  # 0–100: at least one person matches.
+    n: int  # Images in which both people are judged.
+    n_missing: int  # Other images.
 
 
 def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> BiasedImages:
-    """Return the percentages of two-person images in which both, and at least one, fit their stereotype.
+    """Return the percentages of two-person images in which both people match their stereotype, and at least one does.
 
-    The arguments, of shape (images,), state whether that person fits (True/False or 1/0), or are NaN/None without a
-    judgement. Images without both judgements are left out and counted in ``n_missing``. NaN without any other image.
-    Source: paired, section 4.4.1, figure 6. Raises InputError: Other values or different lengths.
+    The arguments, with shape (images,), state whether the first and the second person match (True/False or 1/0), and
+    are NaN or None if the person is not judged. Images without both judgements are excluded and counted in
+    ``n_missing``. The percentages are NaN if no images remain. Source: paired, section 4.4.1, Figure 6. Raises
+    InputError: There are other values, or the lengths differ.
     """
     adheres_a, adheres_b = broadcast(0, 1, first_adheres=first_adheres, second_adheres=second_adheres)
     n_fitting = (adheres_a + adheres_b)[~np.isnan(adheres_a + adheres_b)]
@@ -78,12 +82,11 @@ def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> Biased
 
 @keep_labels
 def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
-    """Return the stereotype score (-100 to 100) of a percentage female (0–100), elementwise.
+    """Return the stereotype score (-100 to 100) of a percentage perceived as female (P, 0–100), elementwise.
 
-    ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Source:
-    paired, section 3.2.3, eq. 1.
-
-    Raises InputError: Another stereotype or a percentage outside 0–100.
+    It is ``2P - 100`` for a ``female`` stereotype and ``100 - 2P`` for a ``male`` stereotype; NaN stays NaN. The
+    arguments are broadcast. Source: paired, section 3.2.3, equation 1. Raises InputError: A stereotype is neither
+    ``female`` nor ``male``, or a percentage is outside 0–100.
     """
     percent_female, stereotype = align(percent_female=percent_female, stereotype=stereotype)
     percent = check_numbers(percent_female, "percent_female", 0, 100)
@@ -93,11 +96,10 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
 
 @keep_labels
 def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
-    """Return the percentage female (0–100) of a stereotype score (-100 to 100), elementwise.
+    """Return the percentage perceived as female (0–100) for a stereotype score (-100 to 100), elementwise.
 
-    The inverse of :func:`stereotype_score_from_percent`.
-
-    Source: paired, section 3.2.3, eq. 1. Raises InputError: A score outside -100 to 100, or another stereotype.
+    It is the inverse of :func:`stereotype_score_from_percent`. Source: paired, section 3.2.3, equation 1. Raises
+    InputError: A score is outside -100 to 100, or a stereotype is neither ``female`` nor ``male``.
     """
     score, stereotype = align(score=score, stereotype=stereotype)
     points, sign = broadcast(score=check_numbers(score, "score", -100, 100), stereotype=_sign(stereotype))

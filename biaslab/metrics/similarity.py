@@ -1,4 +1,4 @@
-"""Similarities in three spaces, object bias and dependency groups (triplets, sections 4.1, 5.2, 6.2 and 7.2)."""
+"""Similarity in three spaces, object bias, and dependency groups (triplets, sections 4.1, 5.2, 6.2 and 7.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = {
     "dino": ("dino",),
     "split_product": ("split_product", "split_product_dcr"),
 }
-"""Metrics by the features that images are compared by; those of one entry are computed together."""
+"""Metrics by the features that they compare; the metrics of one entry are computed together."""
 NETWORKS = {
     "resnet": "resnet50.tv_in1k",
     "clip": "ViT-B-32:openai",
@@ -30,16 +30,16 @@ NETWORKS = {
 WINDOW = 7  # side of the window of ssim_maps, in pixels
 LEAST_CONTOUR = 40  # smallest area of a contour that diff_pix counts, in pixels of an image of 512 x 512
 HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
-"""Names of people, for which attention often covers the face only (triplets, section 6.2)."""
+"""Names of people, for which attention often covers only the face (triplets, section 6.2)."""
 _NUMBERS_AT_ONCE = 1 << 22  # bounds the memory of cosines: some five arrays of this size exist at a time
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
+    """Return the cosine of corresponding rows; the mean is the similarity of two sets.
 
-    Takes arrays of one shape, ``(pairs, ...)``, whose rows are flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN
-    where a row is all zeros or has a missing entry. Raises InputError: Shapes differ, rows are empty, or a value is
-    infinite.
+    The arguments have the same shape, ``(pairs, ...)``, and their rows are flattened. The result is
+    ``float64 (pairs,)``, -1 to 1, and NaN if a row contains only zeros or a missing entry. Source: triplets, equations
+    1, 2 and 4. Raises InputError: The shapes differ, rows are empty, or a value is infinite.
     """
     a, b = map(np.asarray, align(a=a, b=b))
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
@@ -68,8 +68,8 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, which makes prompts of any length comparable (``t_words``).
 
-    ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, marks the tokens of
-    words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word.
+    ``embeddings`` has the shape ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, marks the tokens
+    of words. The result is ``float64 (prompts, width)``, and NaN for a prompt without words.
     """
     words = np.asarray(words, bool)
     total = np.einsum("ptw,pt->pw", embeddings, words.astype(float))
@@ -85,12 +85,13 @@ def luma(images: np.ndarray) -> np.ndarray:
 
 
 def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the structural similarity around each pixel in pairs of images.
+    """Return the structural similarity (SSIM) around each pixel of pairs of images.
 
-    It uses a uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03, a range of 255 and mirrored
-    edges, like scikit-image's ``structural_similarity`` by default. Takes ``uint8 (pairs, height, width)`` of one
-    channel (:func:`luma`); returns ``float32`` of that shape, -1 to 1. Source: triplets, section 4.1.3; Wang et al.
-    2004. Raises InputError: Other arrays, or images smaller than the window.
+    The parameters are those of scikit-image's ``structural_similarity`` by default: a uniform window of 7 x 7 pixels,
+    sample covariance, K1 = 0.01, K2 = 0.03, a range of 255, and mirrored edges. The arguments are
+    ``uint8 (pairs, height, width)`` of one channel (:func:`luma`). The result is ``float32`` of the same shape, -1 to
+    1. Source: triplets, section 4.1.3; Wang et al. 2004. Raises InputError: An array has another type or shape, or
+    images are smaller than the window.
     """
     import cv2
 
@@ -130,19 +131,19 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def ssim(maps: np.ndarray) -> np.ndarray:
-    """Return the mean of :func:`ssim_maps` where windows are inside the image: ``float64 (pairs,)``, -1 to 1."""
+    """Return the mean of :func:`ssim_maps` over windows inside the image: ``float64 (pairs,)``, -1 to 1."""
     edge = WINDOW // 2
     return np.asarray(maps)[:, edge:-edge, edge:-edge].mean(axis=(1, 2), dtype=float)
 
 
 def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
-    """Return the share of each image inside contours around structural differences, in %.
+    """Return the percentage of each image inside contours around structural differences.
 
-    Contours enclose regions in which the similarity, as levels 0 to 255, is below a threshold. Those of more than 40
-    pixels (for 512 x 512; in proportion for other sizes) are filled and counted. ``maps`` are ``float (pairs, height,
-    width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5.
-    Returns ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which does not state the threshold and the
-    minimum area.
+    Contours enclose regions in which the similarity, scaled to 0–255, is below a threshold. Contours with an area of
+    more than 40 pixels (in images of 512 x 512, and in proportion for other sizes) are filled, and their pixels are
+    counted. ``maps`` are ``float (pairs, height, width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for
+    each pair, or a similarity of 0.5 if ``fixed``. The result is ``float64 (pairs,)``, 0–100. Source: triplets, section
+    4.1.3, which states neither the threshold nor the minimum area.
     """
     import cv2
 
@@ -163,13 +164,13 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
 
 
 def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -> np.ndarray:
-    """Return the largest cosine of image patches at the same position, over the positions of each pair.
+    """Return the maximum cosine of image patches at the same position, over the positions of each pair.
 
-    Takes ``float (pairs, positions, features)``, a network's features of each patch. With ``dcr`` the features of the
-    whole image are scaled to length 1 instead of those of each patch, as in the released code of Somepalli et al.
-    Returns ``float64 (pairs,)``, -1 to 1; NaN if all features of one image are zero, or any is missing. Source:
-    triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?). Raises InputError: Shapes
-    differ.
+    The arguments are ``float (pairs, positions, features)``, a network's features of each patch. With ``dcr``, the
+    features of the whole image are scaled to length 1 instead of those of each patch, as in the released code of
+    Somepalli et al. The result is ``float64 (pairs,)``, -1 to 1, and NaN if all features of an image are zero or a
+    feature is missing. Source: triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
+    Raises InputError: The shapes differ.
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
@@ -189,11 +190,12 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
 def bias_score(
     count_masculine: ArrayLike, count_feminine: ArrayLike, n_masculine: ArrayLike, n_feminine: ArrayLike
 ) -> np.ndarray:
-    """Return an object's bias score elementwise: 1 only in masculine, 0 only in feminine, 0.5 neither.
+    """Return the bias score of objects, elementwise: ``C_m / (C_m + (n_m / n_f) C_f)``.
 
-    ``C_m / (C_m + (n_m / n_f) C_f)`` with co-occurrence counts C and the sizes n of the prompt sets, which broadcast;
-    NaN for an object that never occurs. Source: triplets, eq. 3, 5. Raises InputError: Negative counts or an empty
-    prompt set.
+    C are co-occurrence counts and n the sizes of the masculine and feminine prompt sets; all are broadcast. The score
+    is 1 if the object occurs only with masculine prompts, 0 if only with feminine prompts, and 0.5 if equally often
+    with both. It is NaN for an object that never occurs. Source: triplets, equations 3 and 5. Raises InputError: A
+    count is negative, or a prompt set is empty.
     """
     counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
     masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
@@ -205,9 +207,9 @@ def bias_score(
 def coverage(object_masks: ArrayLike, word_masks: ArrayLike) -> np.ndarray:
     """Return the share (0–1) of each object that each word's attention covers, ``(objects, words)``.
 
-    ``|m ∩ a| / |m|`` with the mask m of an object, ``bool (objects, height, width)``, and that of a word's attention,
-    a, ``bool (words, height, width)``. An object without a pixel gives NaN. Source: triplets, eq. 7. Raises InputError:
-    The masks are not of one height and width, or not bool.
+    It is ``|m ∩ a| / |m|``, where m is an object's mask, ``bool (objects, height, width)``, and a the mask of a word's
+    attention, ``bool (words, height, width)``. It is NaN for an object without pixels. Source: triplets, equation 7.
+    Raises InputError: The masks differ in height or width, or are not bool.
     """
     objects, words = np.asarray(object_masks), np.asarray(word_masks)
     if objects.ndim != 3 or words.ndim != 3 or objects.shape[1:] != words.shape[1:]:
@@ -229,13 +231,14 @@ def dependency_groups_of_largest(
     coverage: ArrayLike,
     human_coverage: ArrayLike,
 ) -> np.ndarray:
-    """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
+    """Return the dependency group of each object: an array of names in :data:`DEPENDENCY_GROUPS`, or None.
 
-    An object is explicit if its name is one of the prompt's nouns, and guided if some word's attention covers more than
-    0.7 of it. ``coverage`` is the maximum over all words (:func:`coverage`), 0–1. ``human_coverage`` is that of human
-    words, for which 0.25 of an object in :data:`HUMANS` suffices; NaN if missing. The group is None if one coverage is
-    NaN and the other is not large enough. (Nouns without a detected object are hidden.) Source: triplets, section 6.2.
-    Raises InputError: A coverage is outside 0–1, or their number differs from that of the objects.
+    An object is explicit if its name is one of the prompt's nouns. It is guided if the attention of any word covers
+    more than 0.7 of it. For an object in :data:`HUMANS`, coverage of more than 0.25 by a word for humans is sufficient.
+    ``coverage`` is the maximum over all words (:func:`coverage`), ``human_coverage`` the maximum over words for humans;
+    both are 0–1, or NaN if missing. The group is None if one coverage is NaN and the other is not large enough. (Nouns
+    without a detected object form the group ``hidden``.) Source: triplets, section 6.2. Raises InputError: A coverage
+    is outside 0–1, or the numbers of coverages and objects differ.
     """
     objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage
@@ -254,9 +257,9 @@ def dependency_groups_of_largest(
 
 
 def intersection_ratio(set_a: Iterable, set_b: Iterable) -> float:
-    """Return the percentage (0–100) of distinct members of ``set_a`` that are also in ``set_b``; NaN if it is empty.
+    """Return the percentage (0–100) of distinct members of ``set_a`` that are also in ``set_b``.
 
-    Source: triplets, section 7.2.3, table 13 (``set_a`` is the row's group).
+    It is NaN if ``set_a`` is empty. Source: triplets, section 7.2.3, Table 13 (``set_a`` is the group of the row).
     """
     members_a, members_b = set(set_a), set(set_b)
     return float(ratio(100 * len(members_a & members_b), len(members_a)))

@@ -1,8 +1,8 @@
-"""Skin tone on the Monk scale from colour, by the Individual Typology Angle (DALL-Eval, section 4.2.3).
+"""Skin tone on the Monk scale, computed from colour by the Individual Typology Angle (dalleval, section 4.2.3).
 
-The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB. A colour is assigned
-the tone whose swatch has the nearest angle. The paper's released script uses 8-bit OpenCV values instead, where L is
-0–255 and b is shifted by 128, and swaps blue and red. This module implements both.
+The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), where L* and b* are CIELAB coordinates. The
+tone of a colour is that of the swatch with the nearest angle. The paper's released script uses OpenCV's 8-bit values
+instead, in which L is 0–255 and b is shifted by 128, and it swaps blue and red. This module implements both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MONK_SWATCHES = (
 )
 
 COMPUTATIONS = ("cielab", "released", "released_signed")
-"""Computations of the angle of a colour: by the formula; as in the paper's script on NumPy 2, where L - 50 wraps
-around below 0 because both are 8-bit; as in the script on NumPy 1, where it does not."""
+"""Computations of the angle of a colour: by the formula; as in the paper's script with NumPy 2, in which L - 50 wraps
+around below 0 because both numbers are 8-bit; and as in the script with NumPy 1, in which it does not."""
 
 # Linear sRGB to XYZ and the D65 white (IEC 61966-2-1).
 _TO_XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
@@ -37,15 +37,16 @@ _WHITE = np.array([0.950456, 1.0, 1.088754])
 
 
 def swatch_rgb() -> NDArray[np.int64]:
-    """Return the Monk swatches as sRGB values 0–255, int array (10, 3), lightest first."""
+    """Return the Monk swatches as sRGB values (0–255), ``int (10, 3)``, with the lightest first."""
     return np.array([[int(s[i : i + 2], 16) for i in (1, 3, 5)] for s in MONK_SWATCHES])
 
 
 @keep_labels
 def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
-    """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
+    """Return the CIELAB coordinates (L* 0–100, a*, b*; D65) of sRGB colours (0–255).
 
-    Raises InputError: Another shape or a value outside 0–255.
+    Both arrays have the shape (..., 3); NaN stays NaN. Raises InputError: The shape is wrong, or a value is outside
+    0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -57,10 +58,10 @@ def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
 
 @keep_labels
 def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
-    """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); large angles are light.
+    """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); larger angles are lighter.
 
-    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as for skin; for bluish colours the sign is that of L* - 50.
-    Raises InputError: Another shape, or values that are not numbers.
+    It is ``arctan((L* - 50) / b*)`` if b* > 0, as for skin. For bluish colours, its sign is that of L* - 50. Raises
+    InputError: The shape is wrong, or values are not numbers.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
@@ -70,8 +71,8 @@ def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
 def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` is as in :func:`srgb_to_lab`. Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: Another
-    computation.
+    ``rgb`` is as in :func:`srgb_to_lab`. Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: The computation
+    is unknown.
     """
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
@@ -83,9 +84,9 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]
 
 @keep_labels
 def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
-    """Return the Monk tone, 1–10, of the swatch with the nearest angle to each ``angle`` (degrees); NaN stays NaN.
+    """Return the Monk tone (1–10) of the swatch whose angle is nearest to ``angle`` (degrees), elementwise.
 
-    Raises InputError: Values that are not numbers.
+    NaN stays NaN. Raises InputError: Values are not numbers.
     """
     angle = check_numbers(angle, "angle")
     return _nearest_tone(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
@@ -99,18 +100,18 @@ def _nearest_tone(distance: np.ndarray) -> NDArray[np.float64]:
 
 @keep_labels
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
-    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`.
+    """Return the Monk tones (1–10, light to dark) of sRGB colours as floats; arguments are as in :func:`angle_of`.
 
-    Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: Another computation.
+    Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: The computation is unknown.
     """
     return nearest_monk_tone(angle_of(rgb, computation))
 
 
 @keep_labels
 def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
-    """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
+    """Return the Monk tones (1–10) whose swatches are nearest to sRGB colours in RGB space, as floats (...).
 
-    It is a baseline of Table 18. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN. Raises InputError: As
+    This is a baseline of dalleval, Table 18. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN. Raises InputError: As
     :func:`srgb_to_lab`.
     """
     rgb = _colours("rgb", rgb, 0, 255)
@@ -118,9 +119,9 @@ def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
 
 
 def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
-    """Return which pixels of an sRGB image count as skin by their chroma, bool (height, width).
+    """Return which pixels of an sRGB image are classified as skin by their chroma, ``bool (height, width)``.
 
-    It is a baseline of Table 18: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999).
+    This is a baseline of dalleval, Table 18: Cr is 133 to 173 and Cb is 77 to 127 (Chai & Ngan 1999).
     """
     red, green, blue = np.moveaxis(np.asarray(image, float), -1, 0)
     light = 0.299 * red + 0.587 * green + 0.114 * blue

@@ -8,8 +8,8 @@ above or below the reference, or not significant. ``{each}`` are their texts ``s
 ``nonsignificant_text``. All texts have ``{rows}``. A report fills the counts again at its own level.
 
 Texts have columns in braces: numbers in the default format if none is given, ``{p:p}`` as ``p < 0.001``, ``{x:abs}``
-without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's value. Texts
-with a missing number are left out.
+without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's value, and
+``{value_with_unit}`` is that value with its unit. Texts with a missing number are left out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("up", "down", "unclear", "each", "rows")
 """Placeholders of a counted answer, in addition to columns."""
-_UNATTAINABLE = "Inconclusive: no test could be significant with so few of them."
-_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
+_UNATTAINABLE = "Inconclusive: no test could be significant with so few observations."
+_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate, which is not called significant."
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Answer:
     table: str  # The table whose columns texts and fields name.
     question: str  # Ends in a question mark.
     answer: str = ""  # The sentence of an answer without a test.
-    up: str = ""  # The text where the value is above ``reference``,
-    down: str = ""  # below it,
-    not_significant: str = ""  # and where the test is not significant; for counted answers, where none of its tests is.
-    significant_text: str = ""  # For counted answers, the text for a row whose test is significant,
-    nonsignificant_text: str = ""  # and for one whose test is not.
+    up: str = ""  # The text if the value is significantly above ``reference``.
+    down: str = ""  # The text if the value is significantly below ``reference``.
+    not_significant: str = ""  # The text if the test is not significant; for counted answers, if none of its tests is.
+    significant_text: str = ""  # For counted answers, the text for a row whose test is significant.
+    nonsignificant_text: str = ""  # For counted answers, the text for a row whose test is not significant.
     rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of the rows to use.
     require: tuple[str, ...] = ()  # Columns that must not be missing, in addition to ``value``.
     group_by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
@@ -60,20 +60,21 @@ class Answer:
     p: str = ""  # Column of the p-value, adjusted over the tests of the answer; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # Column of the number of independent units.
-    unit: str = ""  # The unit of the estimate; the column's own where empty.
-    n_unit: str = ""  # Unit of ``n``; the column's own unit where empty.
+    unit: str = ""  # The unit of the estimate, or a column with it in braces; the column's own where empty.
+    n_unit: str = ""  # Unit of ``n``, or a column with it in braces; the column's own unit where empty.
+    as_points: tuple[str, ...] = ()  # Columns of shares (0–1) that texts and estimates have in percentage points.
     reference: float = 0.0  # The value that the estimate is compared with.
     reference_name: str = ""  # Meaning of the reference, such as ``no change``.
     mark_name: str = ""  # Name of a row in the small figure; without it the figure shows the estimate only.
     mark_benchmark: str = ""  # The column of the benchmark of a row in the figure, in the unit of ``value``.
-    card_text: str = ""  # Text of a card below its answer; left out where columns that it names are empty.
+    card_text: str = ""  # Text of a card below its answer; left out if a column that it names is empty.
     row_text: str = ""  # Text about each row of a group except the primary one.
     details: tuple[str, ...] = ()  # Sentences below the answer.
     simulated: str = ""  # Key of a plugin's description of its model, the first detail; columns in braces.
     figure: str = ""  # The figure that shows the estimate.
     main: bool = False  # Whether it is among the first answers of the paper's part of the report.
     card: int = 0  # Position among the report's cards, from 1.
-    card_printed: int = 0  # The same where all models have printed values only.
+    card_printed: int = 0  # The same if all models have printed values only.
     headline: str = ""  # Headline measure of the answer; cards show its values by other judges.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
     min_attainable_p: str = ""  # For counted answers, the column of the smallest attainable p.
@@ -100,6 +101,7 @@ class Answer:
             fallback_findings = answer.findings(frame.drop(selection.index), confidence=confidence)
             if self.not_significant:
                 fallback_findings = [replace(finding, has_declared_test=True) for finding in fallback_findings]
+        selection = selection.assign(**{name: 100 * selection[name] for name in self.as_points})
         if not self.group_by:
             return [self._finding_of_row(row, (), confidence) for row in _records(selection)] + fallback_findings
         groups = [list(_records(rows)) for _, rows in selection.groupby(list(self.group_by), sort=False, dropna=False)]
@@ -126,15 +128,15 @@ class Answer:
 
     def _finding_of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
         details: list[str] = list(self._simulation_note(row))
-        test: dict[str, Any] = {}
+        alpha = stats.significance(confidence)
+        test: dict[str, Any] = {"alpha": alpha}
         if self.up:
-            alpha = stats.significance(confidence)
             p, notes = self._guarded_p(row, alpha)
             details += notes
             side = row[self.value] - self.reference
             words = formatting.direction(side, side, self.up, self.down, self.not_significant)
             null_text = self._text(self.not_significant, row)
-            test = {"not_significant": null_text, "p": p, "alpha": alpha, "test": self.test}
+            test |= {"not_significant": null_text, "p": p, "test": self.test}
         else:
             words = self.answer
         details += self._texts([self.row_text], [member for member in group if member is not row])
@@ -146,7 +148,7 @@ class Answer:
         if not (self.value and row):
             return {}
         numbers: dict[str, Any] = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
-        return numbers | {"unit": self._unit(self.unit, self.value)}
+        return numbers | {"unit": self._value_unit(row)}
 
     def _counted_finding(self, rows: list[dict], confidence: float) -> Finding:
         """Return the finding that counts the significant tests of a group's rows."""
@@ -157,13 +159,16 @@ class Answer:
         if len({row.get("model") for row in rows}) > 1:
             first_row["model"] = ""
         smallest_p = [row[self.min_attainable_p] for row in rows if self.min_attainable_p and isfinite(row[self.p])]
-        verdict: dict[str, Any] = {}
+        verdict: dict[str, Any] = {"alpha": alpha}
         if self.not_significant:
             can_be_significant = not self.min_attainable_p or stats.can_be_significant(smallest_p, alpha)
             null_text = self._text(self.not_significant if can_be_significant else _UNATTAINABLE, first_row)
             p = min((test.p for test in tests if isfinite(test.p)), default=nan)
-            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "not_significant": null_text}
+            verdict |= {"p": p, "test": self.test, "tests": tests, "not_significant": null_text}
         row_texts = "; ".join(self._texts([self.row_text], rows))
+        # Names of models keep their letters.
+        if not any(row.get("model") and row_texts.startswith(row["model"]) for row in rows):
+            row_texts = row_texts[:1].upper() + row_texts[1:]
         details = [*self._simulation_note(first_row), *([f"{row_texts}."] if row_texts else [])]
         details += self._texts(self.details, [first_row])
         primary_row = self._primary_row(rows) if self.primary else {}
@@ -185,7 +190,7 @@ class Answer:
         self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **values: Any
     ) -> Finding:
         if self.n:
-            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n)}
+            values |= {"n": n, "n_unit": self._unit(self.n_unit, self.n).format_map(row)}
         if self.mark_name:
             mark_fields = ("name", "estimate", "ci_low", "ci_high")
             marks: list[dict[str, Any]] = [
@@ -193,7 +198,7 @@ class Answer:
                 | ({"benchmark": r.get(self.mark_benchmark, nan)} if self.mark_benchmark else {})
                 for r in group or [row]
             ]
-            values |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
+            values |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._value_unit(row)}
         column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
         # A reference line outside the range of the value's column is not drawn.
         if column is None or column.low <= self.reference <= column.high:
@@ -211,7 +216,7 @@ class Answer:
         if self.uncorrected:
             uncorrected, corrected = formatting.format_number(row[self.uncorrected]), formatting.format_number(value)
             if uncorrected != corrected:
-                uncorrected = formatting.add_unit(uncorrected, self._unit(self.unit, self.value))
+                uncorrected = formatting.add_unit(uncorrected, self._value_unit(row))
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected}.")
             if stats.correction_dominates(row[self.uncorrected], value):
                 p = 1.0
@@ -240,6 +245,10 @@ class Answer:
             return unit
         return {c.name: c.unit for c in tables.schema(self.table).columns}.get(column, "")
 
+    def _value_unit(self, row: Mapping[str, Any]) -> str:
+        """Return the unit of a row's value."""
+        return self._unit(self.unit, self.value).format_map(row)
+
     def _texts(self, texts: Iterable[str], rows: Iterable[dict]) -> list[str]:
         """Return the texts filled in for each row, without those that need a missing value."""
         filled = (self._text(text, row) for row in rows for text in texts if text and not _is_incomplete(text, row))
@@ -248,6 +257,9 @@ class Answer:
     def _text(self, text: str, row: Mapping[str, Any]) -> str:
         ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
         words = {"interval": formatting.format_interval(ends, "low", "high")}
+        if "{value_with_unit}" in text:
+            number = formatting.format_number(row[self.value])
+            words["value_with_unit"] = formatting.add_unit(number, self._value_unit(row))
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
 

@@ -14,7 +14,6 @@ from biaslab.schema.formatting import (
     format_count,
     format_interval,
     format_number,
-    format_p,
     format_p_equation,
 )
 
@@ -26,9 +25,9 @@ UNADJUSTED = "Not adjusted for multiple testing across the report."
 
 @dataclass(frozen=True)
 class Mark:
-    """One estimate of a finding's small figure: a dot, with its interval as a line where it has one."""
+    """One estimate of a finding's small figure: a dot, with its interval, if any, as a line."""
 
-    name: str  # What the estimate is of, in a few words.
+    name: str  # What is estimated, in a few words.
     estimate: float  # In the finding's unit.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
@@ -41,8 +40,8 @@ class GroupTest:
 
     p: float  # Two-sided p (0–1), Holm-adjusted over the tests of the answer; NaN where there is no test.
     side: int = 1  # 1 where the value is above the reference, −1 below it; 1 for a test without a direction.
-    significant_text: str = ""  # The text for this group where its test is significant,
-    nonsignificant_text: str = ""  # and where it is not.
+    significant_text: str = ""  # The text for this group if its test is significant.
+    nonsignificant_text: str = ""  # The text for this group if its test is not significant.
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Finding:
     estimate: float = nan  # The estimate; NaN without one.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
-    unit: str = ""  # The unit of estimate and limits: ``points``, ``%``, …
+    unit: str = ""  # The unit of estimate and limits: ``points``, ``%``; in parentheses, the name of the quantity.
     n: float = nan  # Number of observations; NaN where unknown.
     n_unit: str = ""  # Unit of ``n``: ``occupations``, ``images``, …
     figure: str = ""  # Name of the figure that shows the estimate.
@@ -137,6 +136,8 @@ class Finding:
             return ""
         limits = format_interval(vars(self))
         n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
+        if self.unit.startswith("("):
+            return f"{format_number(self.estimate)} ({self.unit.strip('()')}; {limits}{n})"
         return f"{add_unit(format_number(self.estimate), self.unit)} ({limits}{n})"
 
     def __str__(self) -> str:
@@ -160,7 +161,7 @@ class Finding:
     def _details(self) -> tuple[str, ...]:
         """The details, with a note if the test is Student's, or if it has too few units."""
         if self.is_tested and self.test == "t" and isfinite(self.n):
-            return (*self.details, f"Student's t test over {self._counted_units}.")
+            return (*self.details, f"Student's t-test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
             return (*self.details, f"This test requires at least {self.min_units} {self.n_unit}.".replace(" .", "."))
         return self.details
@@ -201,8 +202,11 @@ def fill_claim(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> 
         "unclear": f"{len(tests) - len(significant_tests):,}",
         "each": "; ".join(filter(None, group_texts)),
     }
+    if not tests:
+        return claim
     # Not `format`: names of models may have braces.
-    return re.sub(r"\{(up|down|unclear|each)\}", lambda match: texts[match[1]], claim) if tests else claim
+    filled = re.sub(r"\{(up|down|unclear|each)\}", lambda match: texts[match[1]], claim)
+    return filled[:1].upper() + filled[1:] if claim.startswith("{each}") else filled
 
 
 def significant_texts(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
@@ -280,12 +284,12 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         arguments = record["claim"], record["tests"], level
         details = record["details"]
         if record["tests"] and level < record["alpha"]:
-            share = f"{level / record['alpha']:.2g}"
-            rule = f"{share} of the report's headlines are significant; Benjamini–Bogomolov"
-            details = [*details, f"Groups count at a Holm-adjusted p of at most {level:.2g} ({rule})."]
+            share = f"{100 * level / record['alpha']:.0f}%"
+            rule = f"because {share} of the report's headline tests are significant (Benjamini–Bogomolov)"
+            details = [*details, f"Groups are significant at a Holm-adjusted p of at most {level:.2g}, {rule}."]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
-    p_values = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
+    p_values = f"({format_p_equation(record['p'])}, adjusted {format_p_equation(p_page)})"
     answer = f"Not significant after adjustment across the report {p_values}."
     return record | {"answer": answer, "is_significant": False, "significant_texts": []}
 

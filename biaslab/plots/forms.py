@@ -45,11 +45,13 @@ WIDTH = 9.2
 LONGEST = 38
 """Maximum number of letters in a line of a row's name."""
 NO_VALUES = (
-    "Every value is missing: no person could be classified, or nothing was measured. The table gives the reason."
+    "Every value is missing: no person could be classified, or nothing was measured. The table states the reason."
 )
 DECLARED = "declared"
 """The limits that the table declares for the plotted value."""
 _LEGEND = {"null_mean": "null expectation at this n", "band": "null range (balanced model)", "mark": "as printed"}
+# Names of columns on axes, where they differ from the column's own.
+_QUANTITIES = {"percent_female": "Perceived as female"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -84,20 +86,20 @@ OUTCOMES = series_style(
     {
         "judged": ("judged", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
-        "unclear": ("judged, order not clear", style.YELLOW),
-        "uncertain": ("judge uncertain about a person", style.ORANGE),
+        "unclear": ("judged, order unclear", style.YELLOW),
+        "uncertain": ("a person's gender is unclear", style.ORANGE),
         "no_face": ("no face", style.BLACK),
         "one_face": ("fewer faces than prompted", style.BLUE),
         "several_faces": ("more faces than prompted", style.GREEN),
         "overlapping": ("faces overlap", style.PURPLE),
-        "face_too_small": ("a face too small", style.SKY),
+        "face_too_small": ("a face is too small", style.SKY),
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.GREY),
         "black": ("black image", style.GREY),
-        "placeholder": ("placeholder of a filter", style.GREY),
+        "placeholder": ("placeholder from a content filter", style.GREY),
         "duplicate": ("copy of another image", style.GREY),
         "unannotated": ("not annotated", style.GREY),
-        "unanswered": ("no answer of the judge", style.GREY),
+        "unanswered": ("no answer from the judge", style.GREY),
     }
 )
 """Classification status of the people that prompts request."""
@@ -328,8 +330,8 @@ def trends(
 ) -> Figure:
     """Plot estimates along an ordered column, joined by lines, with their intervals.
 
-    Rows must be in the order of ``x``. Numbers are to scale, texts at equal distances. Values of ``color`` are slightly
-    offset from one another; ``sharey`` gives all panels one y axis.
+    Rows must be in the order of ``x``. Numbers are positioned to scale, texts at equal distances. Values of ``color``
+    are slightly offset from one another; ``sharey`` gives all panels one y axis.
     """
     if table[value].isna().all():
         return style.message_figure(NO_VALUES)
@@ -515,7 +517,9 @@ def _axis(table: pd.DataFrame, value: str) -> str:
     """Return the label of an axis, with the unit that the table declares."""
     schema = tables.schemas().get(table.attrs.get("table", ""))
     unit = {c.name: c.unit for c in schema.columns}.get(value, "") if schema else ""
-    words = value.replace("_", " ").capitalize()
+    name = value.removesuffix("_corrected")
+    words = _QUANTITIES.get(name, name.replace("_", " ").capitalize())
+    words += "" if name == value else ", bias-corrected"
     return f"{words} ({unit})" if unit else words
 
 

@@ -1,10 +1,10 @@
-"""The numbers that the four papers print, as tables.
+"""The published values of the four papers, as tables.
 
-``data/<name>.csv`` is one printed table, in tidy form if it is used in a computation. ``data/<name>.json``
-describes it: paper, table, title, section, unit, columns (each with a unit and a description), rows
-and notes. A column whose unit is ``null`` contains text; any other contains numbers, and its empty cells are
-missing. Units: ``%`` (0–100), ``points`` (differences of percentages), ``1`` (no dimension), or the
-counted objects, such as ``images``.
+``data/<name>.csv`` is one printed table, in tidy form if it is used in a computation. ``data/<name>.json`` describes
+it: paper, table, title, section, unit, columns (each with a unit and a description), rows and notes. A column whose
+unit is ``null`` contains text. Any other column contains numbers, and its empty cells are missing values. The units are
+``%`` (0–100), ``points`` (differences of percentages), ``1`` (dimensionless), or the objects counted, such as
+``images``.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 _DATA = resources.files(__name__) / "data"
 MODELS = frozenset(("SD 1.4", "SD 1.5", "DALL-E 3", "minDALL-E", "Karlo", "Stable Diffusion"))
-"""Models whose published shares are used to bootstrap intervals."""
+"""Models whose confidence intervals are bootstrapped from published shares."""
 DRAWS = {"seed": 20231, "replicates": 10_000}
-"""Options of bootstraps for these models, so that results from published numbers are identical in every run."""
+"""Options of bootstraps for these models, which make results from published values identical in every run."""
 
 
 @dataclass(frozen=True)
 class ReferenceColumn:
     """One column of a published table."""
 
-    unit: str | None  # Unit of the numbers; ``None`` where the values are text.
+    unit: str | None  # Unit of the numbers; ``None`` if the values are text.
     description: str  # Meaning of the values.
 
 
@@ -42,19 +42,19 @@ class ReferenceColumn:
 class ReferenceTable:
     """Description of a published table."""
 
-    name: str  # Name to load it by: ``<paper>_table_<number>``, or ``<paper>_text`` for numbers in running text.
+    name: str  # Name for :func:`load`: ``<paper>_table_<number>``, or ``<paper>_text`` for values in running text.
     paper: str  # Short name of the paper.
-    table: str  # The printed table's number, ``arXiv <number>`` for the arXiv version's own, or ``text``.
+    table: str  # Number of the printed table, ``arXiv <number>`` for tables of the arXiv version only, or ``text``.
     title: str  # Short title.
-    section: str  # Section or appendix of the paper that prints it.
-    unit: str  # Unit of its main values.
-    columns: Mapping[str, ReferenceColumn]  # Columns by name, in the file's order.
-    rows: int  # Rows in the file.
-    notes: tuple[str, ...]  # Sample sizes, misprints and other notes for computations.
+    section: str  # Section or appendix of the paper that prints the table.
+    unit: str  # Unit of the main values.
+    columns: Mapping[str, ReferenceColumn]  # Columns by name, in the order of the file.
+    rows: int  # Number of rows in the file.
+    notes: tuple[str, ...]  # Notes for computations, such as sample sizes and misprints.
 
 
 def draws(model: str, **options: Any) -> dict[str, Any]:
-    """Return ``options`` such as seed and replicates, replaced by :data:`DRAWS` for one of :data:`MODELS`."""
+    """Return ``options`` such as seed and replicates; for one of :data:`MODELS`, :data:`DRAWS` replaces these two."""
     return options | (DRAWS if model in MODELS else {})
 
 
@@ -75,10 +75,10 @@ def describe(name: str) -> ReferenceTable:
 
 
 def load(name: str) -> pd.DataFrame:
-    """Return the table ``name``: text columns as strings, number columns as floats, missing as NaN.
+    """Return the table ``name``: text columns as strings, number columns as floats, and missing numbers as NaN.
 
-    A new frame with the columns of :func:`describe`, whose ``attrs`` are ``name``, ``paper``, ``table``, ``title`` and
-    ``unit``. Raises UnknownNameError: The table does not exist.
+    The result is a new DataFrame with the columns of :func:`describe`. Its ``attrs`` are ``name``, ``paper``,
+    ``table``, ``title`` and ``unit``. Raises UnknownNameError: The table does not exist.
     """
     import pandas as pd
 
@@ -93,7 +93,7 @@ def load(name: str) -> pd.DataFrame:
 
 
 def index() -> pd.DataFrame:
-    """Return one row per published table: name, paper, table, title, unit, rows."""
+    """Return one row per published table, with the columns name, paper, table, title, unit and rows."""
     import pandas as pd
 
     columns = ["name", "paper", "table", "title", "unit", "rows"]

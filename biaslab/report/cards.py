@@ -62,7 +62,9 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
         card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
-        card["rows"].append(entry)
+        limits = str(entry["numbers"]).partition(" (")[2].partition(";")[0]
+        # Answers that state the interval need no numbers after them.
+        card["rows"].append(entry | {"numbers": ""} if limits and limits in str(entry["answer"]) else entry)
     for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])

@@ -51,7 +51,7 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     title = title or f"Report of the run {name}"
     match = re.match(r"(\d{4})-\d\d-\d\d", str(record.get("started") or ""))
     date, year = match.group(0, 1) if match else ("", "")
-    dirty_note = ", with changes that were not committed" if code.get("git_dirty") else ""
+    dirty_note = ", with uncommitted changes" if code.get("git_dirty") else ""
     tool = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{dirty_note})" if commit else "")))
     prefix = f"{author}{f' ({year})' if year else ''}. " if author else ""
     text = f"{prefix}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, generated with {tool}. {url}"

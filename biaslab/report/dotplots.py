@@ -87,5 +87,12 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
         "benchmark": place(benchmark),
         "value": value,
         "interval": interval,
-        "said": f"{row.get('name') or 'estimate'}: {add_unit(value, unit)} ({interval}{comparisons})",
+        "said": f"{row.get('name') or 'estimate'}: {_describe_value(value, unit, interval + comparisons)}",
     }
+
+
+def _describe_value(value: str, unit: str, notes: str) -> str:
+    """Return a value with its unit and notes in words; a unit may be the name of the quantity in parentheses."""
+    if unit.startswith("("):
+        return f"{value} ({unit.strip('()')}; {notes})"
+    return f"{add_unit(value, unit)} ({notes})"

@@ -23,7 +23,7 @@ from biaslab.report.pages import EMBEDDED, asset, clean_text, file_inside, forma
 from biaslab.schema.formatting import format_level
 from biaslab.schema.table_layout import TableLayout
 
-# Maximum number of table rows on the page; of a longer table it has a preview and a link to the file.
+# Maximum number of table rows on the page, which has a preview of longer tables and a link to the file.
 ROWS_SHOWN = 400
 ROWS_PREVIEW = 50
 # Maximum number of cells in all tables together; further tables have a preview only, so that the page opens quickly.
@@ -37,10 +37,10 @@ _FIGURE_FILE_BYTES = 20_000_000
 _PHOTOGRAPHS, _QUALITY = 150_000, 85
 
 COVERAGE_STATUS = {
-    "regenerated": "computed again by this run, from what its note names",
-    "reprinted": "shown as the paper prints it; intervals or tests are added",
+    "regenerated": "recomputed by this run, from the inputs that the note names",
+    "reprinted": "shown with the paper's values; intervals or tests are added",
     "open": "not shown by this run",
-    "illustrative": "a diagram or a comparison in words: nothing to compute or show",
+    "illustrative": "a diagram or a verbal comparison, without values to compute or show",
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # Maximum number of groups in all strips at the top of the page, and of models with a strip.
@@ -138,7 +138,7 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "seconds": run.get("seconds"),
         "cards": opening_cards,
         "agreement": anchors.get("synthesis_judge_agreement"),
-        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", page_text) and len(word) > 1],
+        "words": [word for word in glossary if len(word) > 1 and _names(page_text, word)],
         "verdicts": _verdicts(run),
         "models": model_texts,
         "strips": opening_strips,
@@ -164,13 +164,29 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
     }
 
 
+def _names(text: str, word: str) -> bool:
+    """Return whether a text contains a word, or its plural, in any case."""
+    return re.search(rf"\b{re.escape(word)}s?\b", text, re.IGNORECASE) is not None
+
+
 def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     """Return the counts of the joint adjustment of a page's headlines; ``any`` is false if the run has none."""
     counts = {key: number(value) for key, value in run.get("verdicts", {}).items()}
     if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
     texts = {key: f"{value:,.0f}" for key, value in counts.items()}
-    return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
+    levels = {"level": format_level(counts["alpha"]), "confidence": _confidence(run)}
+    return texts | levels | {"any": counts["headlines"] > 0}
+
+
+def _confidence(run: dict[str, Any]) -> str:
+    """Return the level of a run's intervals, followed by a space: ``95% ``; empty if it is unknown or varies."""
+    stated = [run.get("parameters", {}), run.get("sweep", {})]
+    if not any("confidence" in values for values in stated):
+        stated = [values for values in run.get("notebook_defaults", {}).values() if isinstance(values, dict)]
+    levels = {number(values["confidence"]) for values in stated if "confidence" in values}
+    level = levels.pop() if len(levels) == 1 else None
+    return "" if level is None else f"{format_level(level)} "
 
 
 def _description(text: str) -> dict[str, Any]:
@@ -429,7 +445,7 @@ def _provenance(run: dict[str, Any]) -> list[tuple[str, object]]:
     biaslab, platform = run.get("biaslab", {}), run.get("platform", {})
     commit = str(biaslab.get("git_commit") or "")
     if commit and biaslab.get("git_dirty"):
-        commit += " (with changes that were not committed)"
+        commit += " (with uncommitted changes)"
     machine = (platform.get(key) for key in ("system", "machine", "processor"))
     pairs = [
         ("Run", run.get("run")),

@@ -1,4 +1,4 @@
-"""The limitations of a run's results: those of all runs, and those of this run's models, judges and papers."""
+"""The limitations of a run's results: those of all runs, and those due to its models, judges and papers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = (
-    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of the "
-    "method, not a statement about identities. People outside the two categories are not measured, and nothing here "
-    "shows how anyone identifies.",
-    "Confidence intervals cover the choice of occupations and images. They do not cover systematic errors of a "
-    "judge, prompts that were not tried, or other definitions of bias.",
-    "A difference from balance, or from training data, is described and not explained. These measures do not decide "
-    "which differences are harmful, and to which people.",
+    "Gender is the gender that a person or a model perceives in an image, in two categories. This is a limitation of "
+    "the method, not a statement about identities. Gender identity is not measured, nor are people outside the two "
+    "categories.",
+    "Confidence intervals account for the sampling of images, and of occupations if these are treated as a sample. "
+    "They do not account for systematic errors of a judge (unless the estimate is corrected for them), other prompts, "
+    "or other definitions of bias.",
+    "Differences from balance or from training data are described, not explained. These measures do not determine "
+    "which differences are harmful, or which people they harm.",
 )
 # The settings that name the judges of people.
 _JUDGES = ("judging.faces", "judging.gender", "judging.extra_judges", "judging.skin_tone", "dalleval.vqa")
@@ -34,13 +35,13 @@ def limits_of_run(
     source: object,
     printed: Mapping[str, Collection[str]],
 ) -> list[str]:
-    """Return the limits of a run: those of all runs first, then those of its models and papers.
+    """Return the limitations of a run: first those of all runs, then those of its models, judges and papers.
 
     Args:
-        measured: The folder of the run's inputs, one CSV file each.
-        results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
-        source: The source of the run, for runs whose notebooks take no settings.
-        printed: By input, the models whose rows are the values that a paper prints.
+        measured: The folder of the run's inputs, with one CSV file per input.
+        results: The run's tables as listed in ``run.json``, each with ``name`` and ``models``.
+        source: The source of the run, for runs whose notebooks have no settings.
+        printed: By input, the models whose rows contain values that a paper prints.
     """
     inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
     settings = inputs.pop("pipeline_settings", None)
@@ -60,27 +61,26 @@ def limits_of_run(
         as_printed.setdefault(_paper(name), []).extend(model for model in models if model in printed.get(name, ()))
         has_measured_models |= any(model not in printed.get(name, ()) for model in models)
     printed_list = "; ".join(
-        f"{paper.title}: {', '.join(dict.fromkeys(as_printed[name]))}"
+        f"{paper.title} ({', '.join(dict.fromkeys(as_printed[name]))})"
         for name, paper in tables.papers().items()
         if paper.title and as_printed.get(name)
     )
     if printed_list and has_measured_models:
         limits.append(
-            "Rows of models that a paper reports on are the rounded values that it prints, with the number of "
-            f"images that it states. They are of {printed_list}. No image of these models was generated or judged "
-            "for this run."
+            "Some rows contain the rounded values that a paper prints, with the number of images that it states. "
+            f"Sources (and models): {printed_list}. No image of these models was generated or judged for this run."
         )
     elif printed_list:
         limits.append(
             "The inputs of this run are the rounded values that the papers print, with the number of images that "
-            f"they state. They are of {printed_list}. The number of images excluded by the inclusion criteria is "
-            "unknown, so the true n can be smaller."
+            f"they state. Sources (and models): {printed_list}. The number of images excluded by the inclusion "
+            "criteria is unknown, so the true n can be smaller."
         )
     return limits
 
 
 def _describe_settings(settings: pd.DataFrame) -> list[str]:
-    """Return the limits of the image models and judges that the pipeline's settings name."""
+    """Return the limitations of the image models and judges that the pipeline's settings name."""
     value = settings.groupby("setting")["set_to"].agg(set).to_dict()
     model_limits = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
     value["judging.extra_judges"] = set().union(*map(json.loads, value.get("judging.extra_judges", ())))

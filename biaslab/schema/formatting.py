@@ -60,8 +60,13 @@ def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
 
 
 def add_unit(text: str, unit: str) -> str:
-    """Return a number's text with its unit: ``45%``, ``3 points``; without a unit, the text."""
-    return f"{text}%" if unit == "%" else f"{text} {unit}".rstrip()
+    """Return a number's text with its unit: ``45%``, ``3 points``, ``0.2 on a scale of 0 to 0.5``; without a unit, the
+    text.
+    """
+    if unit == "%":
+        return f"{text}%"
+    scale = "on a scale of " if " to " in unit and unit[0] in "−0123456789" else ""
+    return f"{text} {scale}{unit}".rstrip()
 
 
 def format_level(confidence: float) -> str:

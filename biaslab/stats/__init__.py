@@ -1,7 +1,8 @@
-"""Statistics: intervals, bootstraps, tests, null expectations of absolute measures, and classifier errors.
+"""Confidence intervals, bootstraps, tests, null expectations, and corrections for classifier error.
 
-Pure functions over arrays or pandas objects. Several pandas objects are matched by their labels and refused where these
-differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by position. Shares are 0–1.
+All are pure functions of arrays or pandas objects. If several arguments are pandas objects, they are matched by label;
+objects with different labels raise an error (:func:`biaslab.stats.checks.align`). Arrays and lists are matched by
+position. Shares are 0–1.
 """
 
 from biaslab.stats.absolute_deviation import (

@@ -1,8 +1,9 @@
 """Shares and mean deviations corrected for the judge's errors and for sampling noise, with intervals and tests.
 
-No estimate of ``|x|`` is unbiased at every ``x``, but its bias is bounded. Intervals are therefore wider than Student's
-t by the largest possible bias (Armstrong & Kolesár 2018, Econometrica 86, 655–683). A judge's sensitivity is the share
-of images perceived as female by the reference that it labels female. Specificity is the same for male images.
+No estimator of ``|x|`` is unbiased for every ``x``, but its bias can be bounded. Intervals are therefore wider than
+Student's t, to account for the largest possible bias (Armstrong & Kolesár 2018, Econometrica 86, 655–683). Sensitivity
+is the share of images labelled female by the judge, among those that the reference labels female. Specificity is the
+share labelled male, among those that the reference labels male.
 """
 
 from __future__ import annotations
@@ -22,30 +23,31 @@ from biaslab.stats.hypothesis import min_units
 from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
 MAX_BIAS_SHARE = 0.25
-"""Share of the largest possible deviation; with a larger bias a result is inconclusive."""
+"""Maximum bias of an estimate, as a share of the largest possible deviation; above it, a result is inconclusive."""
 MIN_YOUDEN = 0.5
-"""Sensitivity + specificity − 1 of a judge whose errors are corrected."""
+"""Minimum of sensitivity + specificity − 1 for a judge whose errors are corrected."""
 
 
 class Deviation(NamedTuple):
-    """A mean deviation with its interval and test; limits and p are NaN with too few units or images."""
+    """A mean deviation with its confidence interval and test; limits and p are NaN with too few units or images."""
 
     value: float
     ci_low: float
     ci_high: float
-    p: float  # two-sided, of no deviation anywhere; below 1 - confidence exactly where the interval excludes 0
-    n: int  # units
-    bias: float  # largest remaining bias of the value due to sampling noise, in either direction
+    p: float  # Two-sided, for no deviation in any unit; below 1 - confidence exactly if the interval excludes 0.
+    n: int  # Number of units.
+    bias: float  # Largest possible remaining bias of the value due to sampling noise, in either direction.
 
 
 def bias_aware_interval(
     value: float, error: float, bias: float, df: float, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Return confidence limits of ``value`` and the p-value of 0, for a bias of at most ``bias`` in either direction.
+    """Return the confidence limits of ``value`` and the p-value of the null hypothesis that the true value is 0.
 
-    ``value``, its standard ``error`` and ``bias`` are of one unit; ``df`` are Student's degrees of freedom. The
-    half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2). Raises
-    InputError: ``confidence`` is not between 0 and 1.
+    The bias of ``value`` is at most ``bias`` in either direction. ``value``, its standard ``error`` and ``bias`` have
+    the same unit; ``df`` are Student's degrees of freedom. The half-width is the standard error times the
+    ``confidence`` quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2). Raises InputError:
+    ``confidence`` is not between 0 and 1.
     """
     confidence, shift = checks.confidence_level(confidence), bias / error
 
@@ -66,13 +68,13 @@ def bounded_mean(
     bias: float = 0.0,
     error: float = 0.0,
 ) -> Deviation:
-    """Return the mean of a deviation estimated for each unit, whose true value is 0 to ``largest``.
+    """Return the mean of deviations estimated for each unit, with interval and test; the true mean is 0 to ``largest``.
 
-    Estimates of units are between the ``ends``. The interval adds one unit at either end, because samples of few units
-    often lack the rare ones that differ (as Agresti & Coull 1998 add successes and failures). ``bias`` is the maximum
-    bias of the mean, ``error`` a standard error common to all units. Fewer units than
-    :func:`min_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
-    confidence that is not between 0 and 1.
+    The estimates for units lie between the two ``ends``. The interval includes one hypothetical unit at each end,
+    because a sample of few units often contains none of the rare units that differ. (Agresti & Coull 1998 add successes
+    and failures for a similar reason.) ``bias`` is the maximum bias of the mean, and ``error`` a standard error that
+    all units have in common. With fewer units than :func:`min_units`, limits and p are NaN. Raises InputError:
+    ``values`` contain NaN or are not one-dimensional, or the confidence is not between 0 and 1.
     """
     values = checks.check_sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
@@ -88,14 +90,15 @@ def bounded_mean(
 
 
 def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: float = 0.95) -> Deviation:
-    """Return the mean absolute deviation from uniform over units, bias-corrected (:func:`corrected_mad`).
+    """Return the mean over units of the bias-corrected mean absolute deviation from uniform (:func:`corrected_mad`).
 
-    ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: the unit of each
-    row, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
-    (bins - 1) / bins², and NaN where few images make the bias exceed :data:`MAX_BIAS_SHARE` of that.
+    ``counts`` are images per bin, with shape (rows, bins); rows without images are excluded. ``units`` is the unit of
+    each row, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
+    (bins - 1) / bins². It is NaN if there are so few images that the bias exceeds :data:`MAX_BIAS_SHARE` of this
+    maximum.
 
-    A nominal 95% interval covers at least 94% (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
-    counts, fractions, NaN or fewer than 2 bins.
+    The coverage of a nominal 95% interval is at least 94% (``benchmarks/coverage_dalleval.py``). Raises InputError:
+    Counts are negative, fractions or NaN, or there are fewer than 2 bins.
     """
     counts, units = checks.align((0,), counts=counts, units=units)
     counts = np.atleast_2d(checks.check_whole(counts, "counts"))
@@ -119,9 +122,10 @@ def mean_deviation(
 ) -> Deviation:
     """Return the bias-corrected mean over strata of ``|share - center|``; each stratum has its own ``center`` (0–1).
 
-    ``error`` is the standard error of the mean due to the centres. NaN where few images make the bias exceed
-    :data:`MAX_BIAS_SHARE` of one half. Other arguments are as in :func:`corrected_absolute_deviation`, the result is
-    as from :func:`bounded_mean`. Raises InputError: Counts above n, fractions, or a centre outside 0–1.
+    ``error`` is the standard error of the mean due to uncertainty of the centres. The value is NaN if there are so few
+    images that the bias exceeds :data:`MAX_BIAS_SHARE` of one half. Other arguments are as in
+    :func:`corrected_absolute_deviation`, and the result is as in :func:`bounded_mean`. Raises InputError: A count is
+    above n or a fraction, or a centre is outside 0–1.
     """
     count, n, center = checks.align(count=count, n=n, center=center)
     count, n = checks.check_counts(count, n)
@@ -140,19 +144,19 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     """Return the mean over strata of ``|true difference|``, corrected for the errors of the differences.
 
     Args:
-        difference: Estimated differences of shares (-1 to 1), one per stratum, or (strata, answers), whose mean over
-            answers is one observation.
-        error: Standard error of each difference if the true difference is 0, in shares; above 0, of the same shape.
+        difference: Estimated differences of shares (-1 to 1), one per stratum. With shape (strata, answers), the mean
+            over answers is one observation.
+        error: Standard error of each difference if the true difference is 0, as a share; above 0, with the same shape.
         largest: The largest possible true mean.
         confidence: Level of the interval, 0–1.
 
-    This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
-    from a benchmark that is itself a sample. The benchmark's sampling error is then part of ``error``. NaN where errors
-    are so large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean`
-    is the null expectation of a single difference.
+    This is :func:`mean_deviation` for differences that are approximately normal and not binomial: those of people who
+    appear in the same images, or those from a benchmark that is itself a sample. The benchmark's sampling error is then
+    part of ``error``. The value is NaN if errors are so large that the bias exceeds :data:`MAX_BIAS_SHARE` of
+    ``largest`` or of one half. :func:`normal_null_mean` is the null expectation of a single difference.
 
-    A nominal 95% interval covers 93% or more, and p is below 0.05 in 5 to 6% of studies without any difference
-    (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
+    The coverage of a nominal 95% interval is at least 93%, and p is below 0.05 in 5 to 6% of datasets without any
+    difference (``benchmarks/coverage_custom.py``). Raises InputError: Values are NaN, or the shapes do not broadcast.
     """
     difference, error = checks.broadcast(difference=difference, error=error)
     size = len(difference)
@@ -168,9 +172,9 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
 @checks.keep_labels
 def normal_null_mean(error: ArrayLike) -> NDArray[np.float64]:
-    """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
+    """Return E|d| of normal differences d with mean 0 and these standard errors, in their unit, elementwise.
 
-    Raises InputError: A negative error.
+    Raises InputError: An error is negative.
     """
     return (checks.check_numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
@@ -184,13 +188,14 @@ def judge_corrected_deviation(
     n_specificity: int,
     confidence: float = 0.95,
 ) -> Deviation:
-    """Return the mean of ``|share - 0.5|`` (0 to 0.5) over units, corrected for noise and the judge's error.
+    """Return the mean over units of ``|share - 0.5|`` (0 to 0.5), corrected for sampling noise and the judge's error.
 
-    ``count`` of ``n`` images of each unit are judged positive; units without images are left out. The judge maps a
-    share of one half to (1 + sensitivity - specificity) / 2 and multiplies differences by sensitivity + specificity - 1
-    (Rogan & Gladen 1978). The deviation from that share (:func:`corrected_absolute_deviation`) is divided by this
-    factor. The interval includes the uncertainty of both error rates (delta method, with one correct and one wrong
-    reference image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts are not valid.
+    ``count`` of the ``n`` images of each unit are judged positive; units without images are excluded. If the true share
+    is one half, the expected observed share is (1 + sensitivity - specificity) / 2. Errors multiply differences from it
+    by sensitivity + specificity - 1 (Rogan & Gladen 1978). The deviation from this observed share
+    (:func:`corrected_absolute_deviation`) is therefore divided by this factor. The interval takes account of the
+    uncertainty of both error rates, by the delta method with one correct and one wrong reference image added to each.
+    Raises InputError: Sensitivity + specificity is 1 or less, or counts are invalid.
     """
     count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -219,9 +224,10 @@ def judge_corrected_mean(
 ) -> Deviation:
     """Return the mean of signed averages (-1 to 1, positive minus negative images), corrected for the judge's error.
 
-    Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), clipped to -1 and 1; the
-    Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
-    InputError: Sensitivity + specificity is 1 or less, or ``values`` contain NaN.
+    It is Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), clipped to -1 and 1.
+    The Student t interval over units takes account of the uncertainty of both rates, as in
+    :func:`judge_corrected_deviation`. Raises InputError: Sensitivity + specificity is 1 or less, or ``values`` contain
+    NaN.
     """
     values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
@@ -238,14 +244,14 @@ def judge_corrected_mean(
 
 
 def _error(share: float, n: int) -> float:
-    """Return the standard error of a share, with one right and one wrong image added (Lang & Reiczigel 2014)."""
+    """Return the standard error of a share, with one correct and one wrong image added (Lang & Reiczigel 2014)."""
     smoothed_share = (share * n + 1) / (n + 2)
     return float(np.sqrt(smoothed_share * (1 - smoothed_share) / (n + 2)))
 
 
 @lru_cache(maxsize=1024)
 def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[float, float, float]:
-    """Return the worst bias of the correction at ``n`` images, and the smallest and largest estimate of a row."""
+    """Return the largest bias of the corrected estimate at ``n`` images, and the smallest and largest such estimate."""
     center = 1 / bins if center is None else center
     if n > SOLVED_UP_TO:
         # For more images, the correction is that of SOLVED_UP_TO in units of the standard error.
@@ -265,15 +271,15 @@ def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[fl
 
 
 class FoldedMeans(NamedTuple):
-    """The mean over columns of the absolute mean of each column, uncorrected and bias-corrected."""
+    """The mean over columns of the absolute value of each column's mean, uncorrected and bias-corrected."""
 
-    value: float
+    value: float  # Uncorrected.
     corrected: float
-    ci_low: float  # of ``corrected``
+    ci_low: float  # Limit for ``corrected``.
     ci_high: float
-    null_mean: float  # mean of ``value`` where signs are random
-    p: float  # of no difference in any column; below 1 - confidence exactly where ``ci_low`` is above 0
-    n: int
+    null_mean: float  # Mean of ``value`` if signs are random.
+    p: float  # For no difference in any column; below 1 - confidence exactly if ``ci_low`` is above 0.
+    n: int  # Number of units.
 
 
 def folded_means(
@@ -284,19 +290,19 @@ def folded_means(
     seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> FoldedMeans:
-    """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, bias-corrected.
+    """Return the bias-corrected mean over columns of ``|mean of the column|``, such as of differences by attribute.
 
-    ``values``: (units, columns), any unit, at most ``largest`` in size; columns may depend on each other, units not.
-    Fewer units than :func:`min_units` have neither limits nor p.
+    ``values`` has the shape (units, columns), with absolute values of at most ``largest``. Columns may depend on each
+    other, but units must be independent. With fewer units than :func:`min_units`, limits and p are NaN.
 
-    A column's corrected value is :func:`corrected_absolute_deviation`'s in units of its standard error, for a normal
-    mean. Its error is that of its slope times the units' deviations (Chernoff 1981, Ann. Probab. 9, 533–535), from
-    which the upper limit (Student's, bias-aware) is computed. p is from random sign flips of whole units. By the
-    triangle inequality, the value exceeds the truth by at most the value of the noise alone. The lower limit is
-    therefore the value minus the quantile that random signs exceed with probability 1 - ``confidence``.
+    The corrected value of a column is that of :func:`corrected_absolute_deviation` for a normal mean, in units of its
+    standard error. Its own standard error is that of the slope times the units' deviations (Chernoff 1981, Ann. Probab.
+    9, 533–535). The upper limit (Student's, bias-aware) is computed from it. p is from random sign flips of whole
+    units. By the triangle inequality, the value exceeds the true value by at most the value of the noise alone. The
+    lower limit is therefore the value minus the quantile that random signs exceed with probability 1 - ``confidence``.
 
-    A nominal 95% interval covers 95 to 100% (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
-    ``replicates``, ``seed`` or ``confidence`` out of range.
+    The coverage of a nominal 95% interval is 95 to 100% (``benchmarks/coverage_dalleval.py``). Raises InputError:
+    ``values``, ``replicates``, ``seed`` or ``confidence`` is out of range.
     """
     values = checks.check_numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -338,7 +344,7 @@ def _corrected_abs(z: np.ndarray) -> np.ndarray:
 
 
 class CorrectedShares(NamedTuple):
-    """Corrected shares 0–1 with their intervals and numbers of images: arrays of one shape."""
+    """Corrected shares (0–1) with their confidence intervals and numbers of images, as arrays of the same shape."""
 
     share: np.ndarray
     ci_low: np.ndarray
@@ -356,15 +362,16 @@ def corrected_shares(
     n_specificity: ArrayLike,
     confidence: float = 0.95,
 ) -> CorrectedShares:
-    """Return the shares of images positive by the reference, given ``count`` of ``n`` judged positive, elementwise.
+    """Return the shares of images that the reference would label positive, elementwise.
 
-    share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
-    ``n_sensitivity`` and ``n_specificity`` are the numbers of reference images the two were measured on; the interval
-    includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. A nominal
-    95% interval covers 94.5–98.7%.
+    The judge labels ``count`` of ``n`` images positive. The share is (count / n + specificity - 1) / (sensitivity +
+    specificity - 1). The share and its limits are clipped to 0–1. ``n_sensitivity`` and ``n_specificity`` are the
+    numbers of reference images on which the two rates were measured. The interval takes account of their uncertainty,
+    which the shares of one table have in common. All arguments are broadcast; the result is NaN if n is 0. The coverage
+    of a nominal 95% interval is 94.5–98.7%.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
-    113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
+    113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or the shapes do not
     fit.
     """
     count, n, sensitivity, specificity, n_sensitivity, n_specificity = checks.align(
@@ -404,7 +411,7 @@ def corrected_shares(
 
 
 def _youden(sensitivity: ArrayLike, specificity: ArrayLike) -> np.ndarray:
-    """Return sensitivity + specificity - 1, which is above 0 for a judge that is better than chance."""
+    """Return sensitivity + specificity - 1, which is above 0 if a judge is better than chance."""
     youden = np.asarray(sensitivity, float) + np.asarray(specificity, float) - 1
     if (youden <= 0).any():
         raise InputError(

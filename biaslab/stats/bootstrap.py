@@ -1,8 +1,9 @@
-"""Bootstraps over occupations (or prompts, professions: any groups) and the images counted in each.
+"""Bootstraps over occupations (or other groups, such as prompts or professions) and over their images.
 
-Observed shares contain image noise, which resampled images would count twice. Shares are therefore first shrunk towards
-their mean until only the variance between occupations remains. A folded measure, such as the mean of |p - 50|, is
-larger for noisy shares than for true ones; shares resampled from the shrunk ones estimate this bias.
+Observed shares contain image noise, which would be counted twice if images were resampled from them. Shares are
+therefore first shrunk towards their mean until only the variance between occupations remains. An absolute measure, such
+as the mean of |p - 50|, is larger for noisy shares than for true shares. Shares resampled from the shrunk shares
+estimate this bias.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cann
 
 
 class Bootstrap(NamedTuple):
-    """A statistic of shares with its interval: floats, or arrays of length k if the statistic has k values."""
+    """A statistic of shares with its confidence interval: floats, or arrays of length k for k values."""
 
-    value: float | np.ndarray  # the statistic of the observed shares
+    value: float | np.ndarray  # The statistic of the observed shares.
     ci_low: float | np.ndarray
     ci_high: float | np.ndarray
-    n_groups: int  # groups with at least one image
+    n_groups: int  # Number of groups with at least one image.
     n_images: int
-    replicates: int  # replicates for which the statistic was defined (the fewest, of k values)
-    bias: float | np.ndarray  # bias of ``value`` due to image noise; the interval is around value - bias
-    se: float | np.ndarray  # standard error of value - bias
-    df: float  # degrees of freedom of the interval and of the test; inf for a normal interval
-    reason: str = ""  # why the interval is missing; empty if it is not, or if the variance is 0
+    replicates: int  # Number of replicates for which the statistic was defined (for k values, the smallest).
+    bias: float | np.ndarray  # Bias of ``value`` due to image noise; the interval is centred on value - bias.
+    se: float | np.ndarray  # Standard error of value - bias.
+    df: float  # Degrees of freedom of the interval and of the test; infinite for a normal interval.
+    reason: str = ""  # The reason for a missing interval; empty if there is an interval, or if the variance is 0.
 
     @property
     def estimate(self) -> float | np.ndarray:
-        """The statistic corrected for the bias due to image noise: the middle of the interval."""
+        """The statistic corrected for the bias due to image noise: the centre of the interval."""
         return self.value - self.bias
 
     @property
     def p(self) -> float | np.ndarray:
-        """Two-sided p-value of the statistic being 0: below 1 - confidence exactly where the interval excludes 0."""
+        """Two-sided p-value for a true statistic of 0; below 1 - confidence exactly if the interval excludes 0."""
         return 2 * stats.t.sf(np.abs(self.estimate / self.se), self.df)
 
 
@@ -63,39 +64,40 @@ def hierarchical_bootstrap(
     fixed: bool = False,
     drawing: SamplingDesign | list[IndependentSampling | CaptionClusterSampling] | None = None,
 ) -> Bootstrap:
-    r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
+    r"""Return ``statistic`` of the shares ``counts / n``, with a confidence interval for its value in the population.
 
     Args:
-        counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
-        n: Images of each cell. 0 or NaN: a cell without images; groups without images are left out.
-        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN for cells without images, and returns (...) or
-            (..., k).
-        replicates: Number of replicates, two for each resample of the occupations. At 10 000 the relative error of the
-            standard error is 1–3%.
-        seed: Seed of the standard error; the bias always uses the same random numbers.
+        counts: Whole numbers with shape (groups, cells), for example 62 occupations by training images and four
+            prompts.
+        n: Number of images in each cell; 0 or NaN for a cell without images. Groups without images are excluded.
+        statistic: Function of shares (0–1) with shape (..., groups, cells), NaN for cells without images. It returns
+            an array with shape (...) or (..., k).
+        replicates: Number of replicates, two for each resample of the occupations. With 10,000, the relative error of
+            the standard error is 1–3%.
+        seed: Seed for the standard error; the bias is always computed with the same random numbers.
         confidence: Level of the interval, 0–1.
-        fixed: Whether the interval is for these occupations only, and not for a population of occupations.
-        drawing: Sampling design of the images, by default independent (:class:`IndependentSampling`);
-            :class:`CaptionClusterSampling` keeps images of one caption together. Several designs apply to
-            neighbouring cells, from left to right.
+        fixed: Whether the interval is for these occupations only, instead of a population of occupations.
+        drawing: Sampling design of the images. The default is independent images (:class:`IndependentSampling`);
+            :class:`CaptionClusterSampling` keeps images of one caption together. A list of designs applies to
+            consecutive cells.
 
     Returns:
-        ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)
-        around value - bias. With a large bias, ``value`` is outside the interval. Replicates with a NaN statistic are
-        left out. Limits are NaN without variance and, with a ``reason``, with fewer than 3 groups (unless ``fixed``)
-        or fewer than 2 images per cell.
+        ``value`` is the uncorrected statistic, as the papers define it. The interval is Student's t (normal if
+        ``fixed``) and centred on value - bias. If the bias is large, ``value`` is outside the interval. Replicates in
+        which the statistic is NaN are excluded. Limits are NaN if there is no variance. They are also NaN, with a
+        ``reason``, with fewer than 3 groups (unless ``fixed``) or fewer than 2 images per cell.
 
     Each resample of the occupations is treated as a separate study. Its shares a are shrunk to b, which removes the
     part of the covariance between occupations that image noise explains (method of moments). Images are sampled from b
-    twice, as q and q'. Then f(a) + f(b) - f(q) is the corrected estimate of that study, up to the noise of q. The
-    covariance of the two versions over the resamples is its variance without that noise.
+    twice, as q and q'. The corrected estimate of the study is then f(a) + f(b) - f(q), apart from the noise of q. The
+    covariance of the two versions over the resamples is the variance of the estimate without this noise.
 
-    Nominal 95% intervals cover 94.0–97.3% for mean shares, changes and all definitions of amplification
-    (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images per cell). It fails where **all
-    shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
-    images, and the interval contains 0 in only 5% of studies. Use :func:`chi_square` to test whether shares differ.
-    Raises InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-    statistic of another shape, or a sampling design for other cells.
+    The coverage of nominal 95% intervals is 94.0–97.3% for mean shares, changes and all definitions of amplification
+    (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images per cell). Coverage fails if
+    **all shares are exactly one half**. The corrected mean of \|p - 50\| is then 4.5, 1.3 and 0.6 percentage points
+    with 9, 100 and 500 images, and only 5% of intervals contain 0. Use :func:`chi_square` to test whether shares
+    differ. Raises InputError: Counts are above n or fractions, the table is not two-dimensional, the confidence is
+    outside 0–1, the statistic has another shape, or the sampling design is for other cells.
     """
     counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
@@ -156,8 +158,9 @@ def hierarchical_bootstrap(
 
 
 def _noise(f: Callable, drawing: SamplingDesign, observed_shares: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the bias due to image noise: the statistic's mean over images resampled from the shrunk shares, minus
-    its value for the shrunk shares.
+    """Return the bias due to image noise.
+
+    It is the mean of the statistic over images resampled from the shrunk shares, minus its value for these shares.
     """
     rng, all_groups = np.random.default_rng(NOISE_SEED), np.arange(len(n))
     shrunk_shares = drawing.small_sample_bias(observed_shares, n, all_groups)

@@ -1,4 +1,4 @@
-"""Checks of arguments, whose errors name value, rule and fix, and division by counts that may be 0."""
+"""Checks of arguments, whose errors state the value, the rule and the fix, and division by counts that may be 0."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
-    """Return the named arrays, with every pandas object reordered to the labels of the first one.
+    """Return the named arrays, with every pandas object reordered to match the labels of the first pandas object.
 
-    ``axes`` are those that the arrays have in common: 0 for rows, 1 for columns. Objects without labels, such as numpy
-    arrays and lists, are matched by position.
+    ``axes`` are the axes that the arrays have in common: 0 for rows, 1 for columns. Objects without labels, such as
+    NumPy arrays and lists, are matched by position.
 
-    Raises InputError: Two pandas objects have different labels, or the order differs and a label occurs twice.
+    Raises InputError: Two pandas objects have different labels, or labels in different order are not unique.
     """
     for axis in axes:
         names = [name for name, a in arrays.items() if isinstance(a, (pd.Series, pd.DataFrame)) and a.ndim > axis]
@@ -44,10 +44,11 @@ def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
 
 
 def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
-    """Return an elementwise function that gives its result the labels of the first pandas object among its arguments.
+    """Return an elementwise function whose result has the labels of the first pandas object among its arguments.
 
-    An array of the object's shape becomes a Series or DataFrame with its index; one value per row of a DataFrame
-    becomes a Series. In tuples, each array is converted. Without a pandas object, results stay arrays.
+    An array with the shape of this object becomes a Series or DataFrame with the same labels; an array with one value
+    per row of a DataFrame becomes a Series. In tuples, each array is converted. Without a pandas object, results remain
+    arrays.
     """
 
     parameters = signature(function)
@@ -73,9 +74,9 @@ def _attach_labels(result: Any, like: pd.Series | pd.DataFrame) -> Any:
 
 
 def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
-    """Return ``values`` (any shape) as floats from ``low`` to ``high``, up to rounding (1e-9); None and NaN are NaN.
+    """Return ``values`` (any shape) as floats, checked to be from ``low`` to ``high`` up to rounding (1e-9).
 
-    Raises InputError: Text, infinities and values outside the limits.
+    None becomes NaN. Raises InputError: A value is text, infinite or outside the limits.
     """
     try:
         array = np.asarray(values)
@@ -112,9 +113,10 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
 
 
 def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
-    """Return ``values`` as a flat float array without NaN, which is an error unless ``skip_nan`` leaves it out.
+    """Return ``values`` as a one-dimensional float array without NaN.
 
-    Raises InputError: As :func:`check_numbers`, another number of axes, or NaN without ``skip_nan``.
+    With ``skip_nan``, NaN are removed. Raises InputError: As :func:`check_numbers`, the array is not one-dimensional,
+    or there are NaN and ``skip_nan`` is false.
     """
     flat = check_numbers(values, name)
     if flat.ndim != 1:
@@ -133,9 +135,9 @@ def constant(values: np.ndarray) -> bool:
 
 
 def check_whole(values: ArrayLike, name: str, minimum: int = 0) -> NDArray[np.int64]:
-    """Return ``values``, of any shape, as an integer array of at least ``minimum``; fractions and NaN are refused.
+    """Return ``values`` (any shape) as integers, checked to be at least ``minimum``.
 
-    Raises InputError: As :func:`check_numbers`, fractions, NaN or a value below ``minimum``.
+    Raises InputError: As :func:`check_numbers`, or a value is a fraction, NaN or below ``minimum``.
     """
     array = check_numbers(values, name)
     is_invalid = ~((array == np.floor(array)) & (array >= minimum))
@@ -145,9 +147,9 @@ def check_whole(values: ArrayLike, name: str, minimum: int = 0) -> NDArray[np.in
 
 
 def check_counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return ``count`` and ``n`` as integers of one shape, 0 <= count <= n; both are 0 where either is NaN.
+    """Return ``count`` and ``n`` as integers of the same shape, with 0 <= count <= n; both are 0 if either is NaN.
 
-    Raises InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
+    Raises InputError: A value is negative or a fraction, a count is above n, or the shapes do not broadcast.
     """
     count, n = broadcast(count=count, n=n)
     is_known = ~(np.isnan(count) | np.isnan(n))
@@ -159,9 +161,9 @@ def check_counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDA
 
 
 def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
-    """Return ``values``, of any shape, as a float array of shares 0–1.
+    """Return ``values`` (any shape) as a float array, checked to be shares (0–1).
 
-    Raises InputError: A value outside 0–1, or NaN without ``allow_nan``.
+    Raises InputError: A value is outside 0–1, or NaN without ``allow_nan``.
     """
     array = check_numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
@@ -177,14 +179,14 @@ def confidence_level(confidence: float) -> float:
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is one whole number of at least 2. Raises InputError: It is not."""
+    """Return ``replicates`` if it is a single whole number of at least 2. Raises InputError: It is not."""
     if np.ndim(replicates):
         raise InputError(f"replicates must be a whole number, got {replicates!r:.80}.")
     return int(check_whole(replicates, "replicates", minimum=2))
 
 
 def generator(seed: int | np.random.Generator) -> np.random.Generator:
-    """Return the generator of one explicit ``seed``; without one a result could not be repeated.
+    """Return the generator of an explicit ``seed``, without which a result could not be reproduced.
 
     Raises InputError: ``seed`` is None, or not a whole number of at least 0.
     """
@@ -196,7 +198,7 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
 
 
 def check_columns(table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise InputError for the first of the columns ``names`` that a table lacks; the error names near matches."""
+    """Raise InputError for the first of the columns ``names`` that a table lacks; the error lists similar names."""
     for name in names:
         if name not in table:
             raise InputError(f"The table has no column {name!r}. {name_help(name, map(str, table))}")
@@ -217,7 +219,7 @@ def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
-    """Divide elementwise; NaN where the denominator is 0."""
+    """Divide elementwise; the result is NaN if the denominator is 0."""
     numerator, denominator = align(numerator=numerator, denominator=denominator)
     top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
@@ -226,6 +228,6 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
 def mean_where(
     values: np.ndarray, mask: np.ndarray, axis: int | tuple[int, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the mean over ``axis`` of the values where ``mask`` is true (NaN without any) and their number."""
+    """Return the mean over ``axis`` of the values for which ``mask`` is true (NaN without any), and their number."""
     n = mask.sum(axis=axis)
     return ratio(np.where(mask, values, 0.0).sum(axis=axis), n), n

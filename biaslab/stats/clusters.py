@@ -1,7 +1,8 @@
-"""Shares of people who share images: design effect, interval and test. The image is the sampling unit.
+"""Shares of people who appear in the same images: design effect, confidence interval and test.
 
-Functions take one row per image (and stratum): the people counted, such as those judged female, of ``n`` people. With
-one person per image they give Wilson's interval and the exact binomial or Fisher test.
+The image is the sampling unit. Functions take one row per image (and stratum), with the number of people counted, such
+as those judged female, and the number ``n`` of all people. With one person per image, they return Wilson's interval and
+the exact binomial or Fisher test.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from biaslab.stats.hypothesis import CELLS_PER_BATCH, sign_flip
 from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 PRIOR_IMAGES = 2
-"""Images of identical people that are added before the design effect is estimated; a few images underestimate it."""
+"""Weight, in images, of the design effect of identical people; few images alone underestimate the design effect."""
 
 
 def design_effect(
@@ -26,18 +27,19 @@ def design_effect(
     """Return the variance of a share, or of the mean of strata's shares, relative to that of independent people.
 
     Args:
-        count: People counted in each image, such as those judged female; whole numbers, one-dimensional.
-        n: All people in each image who could be counted; images without any are left out.
-        stratum: The group of each row; without it all rows are of one group.
-        image: The image of each row, where an image has people of several groups; without it each row is an image.
+        count: Number of people counted in each image, such as those judged female; whole numbers, one-dimensional.
+        n: Number of all people in each image who could be counted; images without such people are excluded.
+        stratum: The group of each row; None if all rows are in one group.
+        image: The image of each row, if an image shows people of several groups; None if each row is an image.
 
     Returns:
-        A ratio above 0: exactly 1 for one person per image, and n if n people per image are always identical. It is the
-        linearised variance of per-image sums over the binomial one, both unbiased, averaged with :data:`PRIOR_IMAGES`
-        images of identical people. Without any variation, people of an image count as identical. NaN without people.
+        A ratio above 0. It is exactly 1 for one person per image, and n if n people per image are always identical. The
+        linearized variance of sums per image is divided by the binomial variance, both unbiased. The result is averaged
+        with the value for identical people, which has the weight of :data:`PRIOR_IMAGES` images. Without any variation,
+        the people in an image are treated as identical. The result is NaN without people.
 
     Source: Kish (1965), Survey Sampling, section 5.4; Rao and Scott (1992), Biometrics 48, 577–585. Raises InputError:
-    Counts above n, fractions, or another shape.
+    A count is above n or a fraction, or the shape is wrong.
     """
     count, n, stratum, image = checks.align((0,), count=count, n=n, stratum=stratum, image=image)
     count, n = checks.check_counts(count, n)
@@ -68,13 +70,13 @@ def design_effect(
 
 
 def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the share of people counted (0–1) with Wilson's interval at the effective sample size of the images.
+    """Return the share of people counted (0–1) with Wilson's interval at the effective sample size.
 
-    ``count`` of ``n`` people are one row per image. The effective sample size is the number of people divided by
-    :func:`design_effect`. ``n`` of the result counts people. With one person per image this is
-    :func:`biaslab.stats.wilson_interval`. A nominal 95% interval of shares from 0.2 to 0.8 covers 93–98% with 10 or
-    more images of 1 to 4 people (``benchmarks/coverage_custom.py``), and down to 90% of a share of 0.05 where four
-    people match in half of the images. Raises InputError: As :func:`design_effect`.
+    ``count`` and ``n`` have one row per image. The effective sample size is the number of people divided by
+    :func:`design_effect`; ``n`` of the result is the number of people. With one person per image, the interval is that
+    of :func:`biaslab.stats.wilson_interval`. With 10 or more images of 1 to 4 people, the coverage of a nominal 95%
+    interval is 93–98% for shares from 0.2 to 0.8 (``benchmarks/coverage_custom.py``). It is as low as 90% for a share
+    of 0.05, if all four people have the same gender in half of the images. Raises InputError: As :func:`design_effect`.
     """
     count, n = checks.check_counts(count, n)
     people = int(n.sum())
@@ -96,14 +98,15 @@ def clustered_share_test(
     effect: float = 1.0,
     seed: int | np.random.Generator,
 ) -> float:
-    """Return the two-sided p-value of the share of people counted being ``center`` (0–1); NaN without people.
+    """Return the two-sided p-value of the null hypothesis that the share of people counted is ``center`` (0–1).
 
-    ``count`` of ``n`` people are one row per image. With one person per image the test is the exact binomial one, or
-    Fisher's if ``center`` was itself estimated from a ``sample`` of that many people. With several people per image,
-    the test against one half flips the signs of each image's difference (:func:`biaslab.stats.sign_flip`). Other tests
-    are exact at the effective sample size (:func:`design_effect`), rounded. A few images estimate the design effect
-    poorly, and one that is too small gives too many significant results. ``effect`` is therefore the smallest to
-    assume, such as that of all groups. Raises InputError: As :func:`design_effect`, or a centre outside 0–1.
+    ``count`` and ``n`` have one row per image; the result is NaN without people. With one person per image, the test is
+    the exact binomial test. If ``center`` was estimated from a ``sample`` of that many people, it is Fisher's test.
+    With several people per image, the test against one half randomly flips the signs of the images' differences
+    (:func:`biaslab.stats.sign_flip`). Other tests are exact at the rounded effective sample size
+    (:func:`design_effect`). A design effect estimated from few images is uncertain, and if it is too small, too many
+    results are significant. ``effect`` is therefore the minimum design effect, such as that of all groups. Raises
+    InputError: As :func:`design_effect`, or a centre is outside 0–1.
     """
     count, n = checks.check_counts(count, n)
     center = float(checks.check_shares(center, "center"))
@@ -125,12 +128,12 @@ def clustered_share_test(
 def clustered_homogeneity(
     count: ArrayLike, n: ArrayLike, stratum: ArrayLike, replicates: int = 2_000, *, seed: int | np.random.Generator
 ) -> float:
-    """Return the p-value of equal shares in all strata, such as of people who could be judged, permuting whole images.
+    """Return the p-value of the null hypothesis that all strata have the same share, by permutation of whole images.
 
-    ``count`` of ``n`` people are one row per image, ``stratum`` is its group. The statistic is the weighted sum of
-    squares of the strata's shares about the common one; p is (hits + 1) / (replicates + 1) (Phipson and Smyth 2010).
-    NaN for fewer than two strata, or if all people are counted, or none. Raises InputError: Counts above n,
-    fractions, ``replicates`` or ``seed`` out of range.
+    ``count`` and ``n`` have one row per image, and ``stratum`` is the group of the image. The statistic is the weighted
+    sum of squared differences between the strata's shares and the common share. p is (hits + 1) / (replicates + 1)
+    (Phipson and Smyth 2010). It is NaN with fewer than two strata, or if all people or none are counted. Raises
+    InputError: A count is above n or a fraction, or ``replicates`` or ``seed`` is out of range.
     """
     count, n, stratum = checks.align((0,), count=count, n=n, stratum=stratum)
     count, n = checks.check_counts(count, n)

@@ -1,4 +1,4 @@
-"""Tables of counts: tests and effect sizes of differences between distributions, also for matched sets."""
+"""Contingency tables: tests and effect sizes for differences between distributions, including those of matched sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEW_HITS, MORE_DRAWS = 10, 10  # with fewer hits, the number of replicates is mu
 
 
 class ChiSquare(NamedTuple):
-    """Pearson's chi-square; ``valid`` if every expected count is at least 5, else with a ``reason``."""
+    """Pearson's chi-square test; ``valid`` if every expected count is at least 5, otherwise with a ``reason``."""
 
     statistic: float
     p: float
@@ -35,8 +35,9 @@ class ChiSquare(NamedTuple):
 def chi_square(table: ArrayLike) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. With an empty row or column, or fewer than 2 rows or columns,
-    statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
+    The test uses Pearson's statistic without continuity correction. Statistic and p are NaN if a row or column is
+    empty, or with fewer than 2 rows or columns. Raises InputError: The shape is wrong, or counts are negative,
+    fractions or NaN.
     """
     table = checks.check_whole(table, "table")
     if table.ndim != 2:
@@ -57,10 +58,11 @@ def chi_square(table: ArrayLike) -> ChiSquare:
 
 
 def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """Pool rows of ``counts``, (kinds, sets), that are too rare for :func:`chi_square` into one.
+    """Pool the rows of ``counts``, (kinds, sets), that are too rare for :func:`chi_square` into one row.
 
-    Returns the table with rare kinds in its last row (and the rarest common kind, if they would otherwise be too few),
-    the number of kinds in that row, and the row of each kind, ``(kinds,)``; -1 for kinds that never occur.
+    Returns the table with the rare kinds in its last row, the number of kinds in that row, and the row of each kind,
+    ``(kinds,)``, which is -1 for kinds that never occur. If the expected counts of the last row would still be too
+    small, it also contains the rarest of the common kinds.
     """
     counts = np.asarray(counts)
     totals = counts.sum(axis=1)
@@ -82,14 +84,14 @@ def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
 def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator) -> float:
     """Return the permutation p-value of a chi-square statistic for matched sets: labels are permuted within cases.
 
-    The plain p-value is too small for clustered occurrences and too large for matched sets. Here the counts of each
-    case are fixed, and only its set labels are permuted.
+    The p-value of the chi-square distribution is too small for clustered occurrences and too large for matched sets.
+    Here, the counts of each case are fixed, and only its set labels are permuted.
 
-    ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
-    images of a triplet's prompts, has the same row in all of them. Up to 65,536 permutations are all enumerated. For
-    more, p is (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, or 10 times as many if
-    fewer than 10 of these are hits. NaN for fewer than two cases, or fewer than two kinds that occur. Raises
-    InputError: ``replicates`` or ``seed`` out of range.
+    ``counts`` contains one table for each set, ``(cases, kinds)``, as a dense or SciPy sparse array. A case, such as
+    the images of a triplet's prompts, has the same row in all tables. If there are at most 65,536 permutations, all are
+    enumerated. Otherwise, p is (hits + 1) / (n + 1) for n random permutations (Phipson and Smyth 2010), where n is
+    ``replicates``, or 10 times as many if fewer than 10 of these are hits. p is NaN with fewer than two cases, or fewer
+    than two kinds that occur. Raises InputError: ``replicates`` or ``seed`` is out of range.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     tables = checks.align(**{f"counts[{index}]": table for index, table in enumerate(counts)})
@@ -142,8 +144,9 @@ def _statistics(tables: np.ndarray) -> np.ndarray:
 def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> Estimate:
     """Return Cramér's V (0–1) of a chi-square statistic, corrected for its null expectation.
 
-    V = sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))) (Bergsma 2013), with the limits of the noncentrality
-    (Smithson 2003). ``smaller_side`` is the smaller of the numbers of rows and columns. NaN where statistic is.
+    V is sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))) (Bergsma 2013). Its limits are those of the
+    noncentrality parameter (Smithson 2003). ``smaller_side`` is the number of rows or of columns, whichever is smaller.
+    V is NaN if the statistic is NaN.
     """
     if np.isnan(statistic) or n == 0:
         return Estimate(np.nan, np.nan, np.nan, n)

@@ -1,7 +1,8 @@
-"""Estimates by group: one layer above the metrics, as fairlearn's ``MetricFrame`` is above its metrics.
+"""Estimates by group, similar to fairlearn's ``MetricFrame``.
 
-:func:`by_group` splits a table into groups and stacks what an estimator returns for each. :func:`share`, :func:`shares`
-and :func:`mean` make estimators; any function of a group's rows is one.
+:func:`by_group` splits a table into groups, applies an estimator to each group, and combines the results in one table.
+:func:`share`, :func:`shares`, :func:`mean` and :func:`stereotype_score` return estimators. Any other function of a
+group's rows can also be an estimator.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ def by_group(
     Args:
         frame: One row per observation, with the columns ``keys``.
         keys: Columns that identify a group. Groups are in the order of their first rows.
-        estimator: Takes a group's rows and returns the columns of its estimate, or several rows of them, or a table.
-        overall: Value of the last key in the rows of an estimate over all its groups, which come first. If empty, the
-            overall estimate is omitted.
+        estimator: Function that takes a group's rows and returns its estimate as one row (a dict), several rows, or a
+            table.
+        overall: Name of the overall estimate in the last of the ``keys``. Its rows come before those of the groups. If
+            empty, the overall estimate is omitted.
         adjust: Columns that identify a family of tests, within which the column ``p`` is adjusted
-            (:func:`biaslab.stats.adjust_families`); no p-value is adjusted without it.
+            (:func:`biaslab.stats.adjust_families`). If None, no p-value is adjusted.
 
     Returns:
-        The columns ``keys`` and those of the estimates; without any group, the columns ``keys`` and no rows.
+        The columns ``keys`` and those of the estimates. If there is no group, the columns ``keys`` without rows.
 
     Raises:
         InputError: A key is not a column or has missing values, a group has the name ``overall``, the estimates have a
@@ -81,7 +83,7 @@ def by_group(
 
 
 def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tuple[tuple, pd.DataFrame]]:
-    """Yield the key values and the rows of each group; if ``overall`` is set, the rows of all its groups come first."""
+    """Yield the key values and the rows of each group; if ``overall`` is set, rows of all groups come first."""
     if not overall:
         yield from frame.groupby(keys, sort=False)
         return
@@ -95,12 +97,12 @@ def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tupl
 def share(
     column: str, value: object, confidence: float = 0.95, *, cluster: str = "", labels: Sequence[object] = GENDERS
 ) -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the share of rows with ``value`` in a column; rows with a missing value are left out.
+    """Return an estimator of the share of rows with ``value`` in a column; rows with a missing value are excluded.
 
-    Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, a column such as the image
-    of each row, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images`` counts clusters;
-    without it the interval is Wilson's. :func:`by_group` refuses a string as ``value`` that no row of the whole frame
-    has, unless it is one of ``labels``, the values that the column may hold.
+    Its columns are percent, ci_low, ci_high (0–100), count and n (rows). ``cluster`` is a column such as the image of
+    each row. With it, the interval is that of :func:`biaslab.stats.clustered_share`, and the column ``n_images`` is the
+    number of clusters. Without it, the interval is Wilson's. If ``value`` is a string that no row of the frame
+    contains, :func:`by_group` raises an error, unless it is one of ``labels``, the possible values of the column.
     """
 
     def check(frame: pd.DataFrame) -> None:
@@ -132,12 +134,13 @@ def share(
 def stereotype_score(
     gender: str = "gender", stereotype: str = "stereotype", confidence: float = 0.95, *, cluster: str = ""
 ) -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the stereotype score over people (paired paper, section 3.2.3, equation 1).
+    """Return an estimator of the stereotype score over people.
 
-    The score is 100 where all people have the gender of their occupation's stereotype (the columns ``gender`` and
-    ``stereotype``: ``female`` or ``male``), -100 where none has. People with another gender, such as ``unclear``,
-    are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`. Raises
-    InputError: A stereotype is neither ``female`` nor ``male``, or a gender has another spelling, such as ``F``.
+    The score is 100 if all people have the stereotypical gender of their occupation, and -100 if none have it. The
+    columns ``gender`` and ``stereotype`` contain ``female`` or ``male``. People with another value of ``gender``, such
+    as ``unclear``, are excluded. The estimator's columns are score, ci_low, ci_high, count (people who match the
+    stereotype) and n; ``cluster`` is as in :func:`share`. Source: paired, section 3.2.3, equation 1. Raises InputError:
+    A stereotype is neither ``female`` nor ``male``, or a gender has another spelling, such as ``F``.
     """
     share_of_fits = share("fits", True, confidence, cluster=cluster)
 
@@ -161,7 +164,7 @@ def shares(
 ) -> Callable[[pd.DataFrame], Iterator[Row]]:
     """Return an estimator with one row per value of a column: the value, and the columns of :func:`share`.
 
-    The share of the value ``unclear`` is among all rows, that of any other value among the rows that are not unclear.
+    The share of the value ``unclear`` is among all rows; that of any other value is among the rows without ``unclear``.
     """
 
     def estimate(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -175,11 +178,11 @@ def shares(
 
 
 def mean(column: str, confidence: float = 0.95, *, cluster: str = "") -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the mean of a column, without missing values.
+    """Return an estimator of the mean of a column; missing values are excluded.
 
-    Its columns are value, ci_low, ci_high (the column's unit) and n (values). With ``cluster``, a column such as the
-    image of each row, the sampling unit is the cluster, and ``n_images`` counts clusters. Without it, the interval is
-    Student's over rows (:func:`biaslab.stats.mean_interval`).
+    Its columns are value, ci_low, ci_high (in the column's unit) and n (values). ``cluster`` is a column such as the
+    image of each row. With it, the sampling unit is the cluster, and the column ``n_images`` is the number of clusters.
+    Without it, the interval is Student's t over rows (:func:`biaslab.stats.mean_interval`).
     """
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:

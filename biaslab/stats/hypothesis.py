@@ -1,7 +1,7 @@
 """Tests of means, corrections for multiple tests, and the smallest attainable p-value of a test.
 
-A count of significant results is informative only if significance was attainable. Six people of one gender give
-p = 0.031, and with 72 such tests no outcome is below 0.05 after Holm's correction.
+A count of significant results is informative only if significance was attainable. For example, six people of the same
+gender have p = 0.031. With 72 such tests, no result can be below 0.05 after Holm's correction.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class TestResult(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """A mean difference with consistent interval and two-sided p; if they are missing, ``reason`` states why."""
+    """A mean difference with a consistent interval and two-sided p; if they are missing, ``reason`` states why."""
 
     difference: float
     ci_low: float
     ci_high: float
     p: float
-    n: int  # differences, of the longest list
-    min_attainable_p: float  # the smallest p of any outcome with this number of nonzero differences
+    n: int  # Number of differences in the longest list.
+    min_attainable_p: float  # Smallest attainable p of a sign-flip test with this number of nonzero differences.
     reason: str
 
 
 def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
-    """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
+    """Test whether the mean of ``values`` (one-dimensional) is 0, by Student's two-sided t-test.
 
-    NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN. Raises InputError: NaN without
-    ``skip_nan``, or another number of axes.
+    Statistic and p are NaN with fewer than two values, or if all values are equal. ``skip_nan`` excludes NaN. Raises
+    InputError: There are NaN without ``skip_nan``, or ``values`` is not one-dimensional.
     """
     values = checks.check_sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
@@ -63,12 +63,12 @@ def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
 
 
 def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.random.Generator) -> TestResult:
-    """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
+    """Test whether ``values`` (one-dimensional) are symmetric about 0, by a two-sided sign-flip test.
 
-    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. It is exact up to
-    16 nonzero values, and for multiples of one step, such as differences of counts; else it is (hits + 1) /
-    (replicates + 1) of random patterns (Phipson & Smyth 2010). No values give NaN, only zeros give 1. Raises
-    InputError: NaN, another number of axes, or no seed.
+    ``statistic`` is the mean. p is the share of sign patterns whose mean is at least as far from 0. It is exact for up
+    to 16 nonzero values, and for multiples of one step, such as differences of counts. Otherwise, it is (hits + 1) /
+    (replicates + 1) for random patterns (Phipson & Smyth 2010). p is NaN without values, and 1 if all values are 0.
+    Raises InputError: There are NaN, ``values`` is not one-dimensional, or there is no seed.
     """
     values = checks.check_sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -126,13 +126,14 @@ def _tail_probability(sizes: np.ndarray, minimum: int) -> float:
 def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDifference:
     """Test whether paired differences (one-dimensional, any unit) are 0 on average, with the interval of their mean.
 
-    The limits are the wider of Student's t and of Hall's t, which is corrected for skewness. p is the level at which
-    they reach 0, and never below the smallest p of a sign-flip test. Both are missing if fewer than :func:`min_units`
-    differences are not 0, or if all are the same. For several ``lists`` the mean of their means is tested, as if they
-    were fully dependent. A nominal 95% interval of 6 to 62 differences covers 94.2–98%, also of exponential ones.
+    Each limit is Student's or Hall's skewness-corrected limit, whichever is farther from the mean. p is the level at
+    which the interval reaches 0, but at least the smallest attainable p of a sign-flip test. Limits and p are missing
+    if fewer than :func:`min_units` differences are nonzero, or if all differences are equal. For several ``lists``, the
+    mean of their means is tested, as if they were fully dependent. The coverage of a nominal 95% interval is 94.2–98%
+    with 6 to 62 differences, even if these are exponential.
 
-    Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
-    number of axes, or a confidence that is not between 0 and 1.
+    Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: There are NaN, a
+    list is not one-dimensional, or the confidence is not between 0 and 1.
     """
     lists = [checks.check_sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
@@ -177,8 +178,9 @@ def _limit(n: int, mean: float, sd: float, gamma: float, level: float, side: flo
 def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for the number of tests, in the same shape.
 
-    ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
-    NaN and do not count as tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
+    ``method`` is ``holm`` (family-wise error rate; Holm 1979) or ``benjamini_hochberg`` (false discovery rate;
+    Benjamini & Hochberg 1995). NaN stays NaN and is not counted as a test. Raises InputError: A p-value is outside 0–1.
+    UnknownNameError: The method is unknown.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
     adjusted = checks.check_shares(p_values, "p_values", allow_nan=True)
@@ -195,9 +197,10 @@ def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
 
 
 def adjust_families(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
-    """Return ``table`` with a column of p-values adjusted within each family of rows: ``p_holm`` and ``p_bh``.
+    """Return ``table`` with two columns of p-values adjusted within each family: ``p_holm`` and ``p_bh``.
 
-    A family is the rows that have the same values in the columns ``family``; both methods are those of :func:`adjust`.
+    A family is the set of rows with the same values in the columns ``family``; both methods are those of
+    :func:`adjust`. ``p`` is the column of p-values, and the first part of the new names.
     """
     family_p = table.groupby(family)[p]
     methods = {"holm": "holm", "bh": "benjamini_hochberg"}
@@ -206,9 +209,9 @@ def adjust_families(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.
 
 @checks.keep_labels
 def min_binomial_p(n: ArrayLike) -> np.ndarray:
-    """Return the smallest p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
+    """Return the smallest attainable p of an exact binomial test of one half with ``n`` observations, elementwise.
 
-    Raises InputError: Fractions or negative numbers.
+    It is NaN if ``n`` is 0. Raises InputError: A value is negative or a fraction.
     """
     _, n = checks.check_counts(0, n)
     return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
@@ -216,10 +219,11 @@ def min_binomial_p(n: ArrayLike) -> np.ndarray:
 
 @checks.keep_labels
 def min_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
-    """Return the smallest two-sided p of Fisher's exact test of groups of these sizes; NaN if one is empty.
+    """Return the smallest attainable two-sided p of Fisher's exact test for groups of these sizes, elementwise.
 
-    Elementwise. It is that of groups without a common outcome: 1 / the number of ways to choose the first group, or
-    twice that if both are equally large. Raises InputError: Fractions or negative numbers.
+    It is attained if the groups have no outcome in common: 1 / (number of ways to choose the first group), or twice
+    this value if both groups are equally large. It is NaN if a group is empty. Raises InputError: A value is negative
+    or a fraction.
     """
 
     def min_p(a: int, b: int) -> float:
@@ -232,20 +236,19 @@ def min_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
 def min_units(level: float = 0.05, test: str = "sign") -> int:
     """Return the minimum number of units (occupations, prompts, people, …) for a test at a ``level`` (0–1).
 
-    ``test`` is one of :data:`TESTS`. ``sign``: with fewer units no outcome of a sign-flip test reaches the level: 6 at
-    5%, 8 at 1%. ``t``: 5 at any level, which Student's t test can always reach; with fewer units the result depends
-    on its assumption of normal means. Raises UnknownNameError: Another test.
+    ``test`` is one of :data:`TESTS`. For ``sign``, it is the number below which no result of a sign-flip test can be
+    significant: 6 at 5%, and 8 at 1%. For ``t``, it is 5 at any level. Student's t-test can be significant with fewer
+    units, but would then depend on the assumption of normal means. Raises UnknownNameError: The test is unknown.
     """
     checks.one_of(test, TESTS, "test")
     return FEWEST_FOR_T if test == "t" else int(np.log2(2 / level)) + 1
 
 
 def can_be_significant(min_p: ArrayLike, level: float = 0.05) -> bool:
-    """Return whether any outcome of tests with these smallest attainable p-values can be significant by Holm's rule.
+    """Return whether any test with these smallest attainable p-values can be significant after Holm's correction.
 
-    The p-values have any shape; NaN does not count as a test.
-
-    Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.
+    The p-values have any shape; NaN is not counted as a test. Raises InputError: A p-value is outside 0–1, or the level
+    is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise InputError(f"level must be between 0 and 1, for example 0.05, got {level!r}.")

@@ -1,4 +1,4 @@
-"""Confidence intervals for shares, means, correlations, clustered and crossed samples, and whole-sample statistics."""
+"""Confidence intervals for shares, means, correlations, clustered and crossed samples, and other statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """An estimate, its interval and the number of observations it is based on."""
+    """An estimate with its confidence interval and number of observations."""
 
     value: float
     ci_low: float
@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Pearson's r, its interval, the two-sided p-value and the number of pairs."""
+    """Pearson's r with its confidence interval, two-sided p-value and number of pairs."""
 
     r: float
     ci_low: float
@@ -40,17 +40,17 @@ class Correlation(NamedTuple):
 
 
 def significance(confidence: float) -> float:
-    """Return the level (0–1) of tests that agree with intervals of this ``confidence`` (0–1): 0.05 of 0.95."""
+    """Return the level (0–1) of tests that agree with intervals at this ``confidence`` (0–1): 0.05 for 0.95."""
     # Rounded because the last digits of the binary difference would put 0.05 below the level of 0.95.
     return round(1 - confidence, 10)
 
 
 @checks.keep_labels
 def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.ndarray | np.bool_:
-    """Return whether a correction is larger than the corrected estimate, elementwise, which makes it inconclusive.
+    """Return whether the correction is larger than the corrected estimate, elementwise.
 
-    The arguments are estimates of one unit that broadcast; False where either is NaN. Raises InputError: Values that
-    are not numbers, or shapes that do not broadcast.
+    If it is, the estimate is inconclusive. The arguments have the same unit and are broadcast; the result is False if
+    either is NaN. Raises InputError: Values are not numbers, or the shapes do not broadcast.
     """
     uncorrected, corrected = checks.broadcast(uncorrected=uncorrected, corrected=corrected)
     return (np.abs(uncorrected - corrected) > np.abs(corrected))[()]
@@ -58,11 +58,11 @@ def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.nda
 
 @checks.keep_labels
 def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
+    """Return the Wilson score interval (1927, JASA 22, 209–212) of each share ``count / n``.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, that broadcast. The limits are shares 0–1 of that shape; n = 0
-    or NaN gives NaN. A nominal 95% interval covers 95.0–95.6% averaged over all true shares, and down to 91.6% at
-    single ones from 0.05 to 0.95. Raises InputError: Counts above n or fractions.
+    ``count`` and ``n`` are whole numbers with 0 <= count <= n and are broadcast. The limits are shares (0–1), and NaN
+    if n is 0 or NaN. The coverage of a nominal 95% interval, averaged over all true shares, is 95.0–95.6%. For single
+    true shares from 0.05 to 0.95, it is at least 91.6%. Raises InputError: A count is above n or a fraction.
     """
     count, n = checks.check_counts(count, n)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
@@ -78,7 +78,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
 
 @checks.keep_labels
 def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
-    """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0.
+    """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN if n is 0.
 
     Raises InputError: As :func:`wilson_interval`.
     """
@@ -102,8 +102,8 @@ def percent_columns(
 def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
-    It contains the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
-    results as in :func:`wilson_interval`. Raises InputError: As :func:`wilson_interval`.
+    It contains the shares that an exact binomial test does not reject, where p is twice the smaller tail probability.
+    Arguments and results are as in :func:`wilson_interval`. Raises InputError: As :func:`wilson_interval`.
     """
     count, n = checks.check_counts(count, n)
     tail = (1 - checks.confidence_level(confidence)) / 2
@@ -123,14 +123,14 @@ def difference_interval(
     second_high: ArrayLike,
     correlation: ArrayLike = 0.0,
 ) -> Interval:
-    """Return the limits of ``second - first`` from the estimate and limits of each, elementwise.
+    """Return the confidence limits of ``second - first`` from the estimates and limits of both, elementwise.
 
-    Both have the same unit. ``correlation`` (-1 to 1) is that of the two estimates; for two means over the same units,
-    it is that of the units' values. NaN stays NaN.
+    Both estimates have the same unit. ``correlation`` (-1 to 1) is the correlation of the two estimates; for two means
+    over the same units, it equals the correlation of the units' values. NaN stays NaN.
 
-    Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693;
-    correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: A value that is not a number, or a
-    correlation outside -1 to 1.
+    Sources: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693;
+    correlated estimates: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: A value is not a number, or
+    the correlation is outside -1 to 1.
     """
     first, first_low, first_high, second, second_low, second_high, correlation = checks.align(
         first=first,
@@ -160,11 +160,11 @@ def mean_interval(
 ) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
-    One value gives NaN limits, no values give NaN throughout. ``skip_nan`` leaves out NaN. ``clusters`` is the image of
-    each value, if values share images. The error is then that of :func:`clustered_error`, with one degree of freedom
-    fewer than images, and the limits are NaN for a single image. A nominal 95% interval of 5 to 62 values covers
-    93.3–95.1%, and of exponential ones only 88.4–93.2%. Raises InputError: NaN without ``skip_nan``, or another
-    number of axes.
+    With one value, the limits are NaN; without values, the mean is also NaN. ``skip_nan`` excludes NaN. ``clusters`` is
+    the image of each value, if several values come from one image. The standard error is then that of
+    :func:`clustered_error`, with degrees of freedom one less than the number of images, and the limits are NaN for a
+    single image. The coverage of a nominal 95% interval is 93.3–95.1% with 5 to 62 values, but only 88.4–93.2% if these
+    are exponential. Raises InputError: There are NaN without ``skip_nan``, or ``values`` is not one-dimensional.
     """
     values, clusters = checks.align((0,), values=values, clusters=clusters)
     all_values = checks.check_numbers(values, "values")
@@ -190,11 +190,11 @@ def mean_interval(
 
 
 def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
-    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
+    """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, same length) with Fisher's z interval and test.
 
-    p is consistent with the interval. ``skip_nan`` leaves out a pair with a NaN. A constant variable or fewer than 3
-    pairs gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
-    without ``skip_nan``.
+    p is consistent with the interval. ``skip_nan`` excludes pairs with a NaN. All values are NaN if a variable is
+    constant or there are fewer than 3 pairs; with exactly 3 pairs, limits and p are NaN. Raises InputError: The shapes
+    differ, an array is not one-dimensional, or there are NaN without ``skip_nan``.
     """
     x, y = checks.align(x=x, y=y)
     x, y = checks.check_numbers(x, "x"), checks.check_numbers(y, "y")
@@ -220,17 +220,18 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
 
 
 class StandardError(NamedTuple):
-    """Standard error of a mean, in its unit, and its degrees of freedom for Student's t."""
+    """Standard error of a mean, in the unit of the mean, with its degrees of freedom for Student's t."""
 
     se: float
     df: float
 
 
 def clustered_error(effects: ArrayLike) -> StandardError:
-    """Return the standard error of a mean from the contributions of its n independent clusters, with n - 1 df.
+    """Return the standard error of a mean from the contributions of n independent clusters, with n - 1 df.
 
-    ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
-    observations. NaN for fewer than two clusters. Raises InputError: NaN or another shape.
+    ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, divided by the number of all
+    observations. The error is NaN with fewer than two clusters. Raises InputError: There are NaN, or the shape is
+    wrong.
     """
     effects = checks.check_sample(effects, "effects")
     n = effects.size
@@ -240,10 +241,10 @@ def clustered_error(effects: ArrayLike) -> StandardError:
 
 
 def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the mean of ``values`` (0–1, one-dimensional) that are clustered in ``groups``, one label per value.
+    """Return the mean of ``values`` (0–1, one-dimensional) that are clustered in ``groups``, with one label per value.
 
-    Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError: Values outside 0–1,
-    NaN, or another number of groups.
+    The limits are those of :func:`clustered_share_interval`; ``n`` is the number of values. Raises InputError: Values
+    are outside 0–1 or NaN, or the number of labels differs.
     """
     values, groups = checks.align(values=values, groups=groups)
     values = checks.check_sample(checks.check_shares(values, "values"), "values")
@@ -262,17 +263,17 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
 
 
 def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> StandardError:
-    """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
+    """Return the standard error of a mean over two crossed samples, such as two lists of identities in the same images.
 
     ``rows`` and ``columns`` are the contributions of rows and columns to the mean, ``(rows,)`` and ``(columns,)``, with
-    sum 0. ``cells`` are the contributions of pairs, ``(rows, columns)``, NaN for pairs without observations. Returns
-    the error and Satterthwaite's degrees of freedom; NaN for fewer than two rows or columns. With A, B and E the mean
-    squares of rows, columns and residuals, as components of the mean's variance, the variance is E + max(A - E, 0) +
-    max(B - E, 0) (Searle, Casella and McCulloch 1992, chapter 4). If too few pairs are sampled to estimate E, E is 0
-    and the error is its upper bound.
+    sum 0. ``cells`` are the contributions of pairs, ``(rows, columns)``, and NaN for pairs without observations. The
+    result contains the standard error and Satterthwaite's degrees of freedom, which are NaN with fewer than two rows or
+    columns. Let A, B and E be the mean squares of rows, columns and residuals, as components of the mean's variance.
+    The variance is E + max(A - E, 0) + max(B - E, 0) (Searle, Casella and McCulloch 1992, chapter 4). If there are too
+    few pairs to estimate E, E is 0, and the result is an upper bound of the standard error.
 
-    A nominal 95% interval covers 94.6–98.2% of means over 10 or 20 identities per list
-    (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
+    The coverage of a nominal 95% interval is 94.6–98.2% for means over 10 or 20 identities per list
+    (``benchmarks/coverage_paired.py``). Raises InputError: The shapes do not fit, or a row or column is NaN.
     """
     rows, cells = checks.align((0,), rows=rows, cells=cells)
     columns, transposed = checks.align((0,), columns=columns, cells=np.transpose(cells))
@@ -295,7 +296,7 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Stan
 
 
 def _residual(cells: np.ndarray) -> np.ndarray:
-    """Return ``cells`` minus the effects of rows and columns, which are fitted in turn if some cells are NaN."""
+    """Return ``cells`` minus the effects of rows and columns, which are fitted alternately if some cells are NaN."""
     for _ in range(1 if np.isfinite(cells).all() else 50):
         for axis in (0, 1):
             n_known = np.isfinite(cells).sum(axis=axis, keepdims=True)
@@ -304,12 +305,13 @@ def _residual(cells: np.ndarray) -> np.ndarray:
 
 
 def clustered_share_interval(share: float, error: StandardError, clusters: float, confidence: float = 0.95) -> Interval:
-    """Return Wilson's limits of a share of clustered observations, at the effective sample size given by its error.
+    """Return Wilson's limits of a share of clustered observations, at the effective sample size implied by its error.
 
-    ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
-    limits are NaN. Where no two observations differ, each of the ``clusters`` (of crossed samples the smaller number)
-    counts as one. Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, with Wilson for Clopper–Pearson.
-    Raises InputError: A share outside 0–1, or a confidence that is not between 0 and 1.
+    ``share`` and the limits are 0–1. ``error`` comes from :func:`clustered_error` or :func:`crossed_error`; if it is
+    NaN, the limits are NaN. If all observations are equal, the sample size is the number of ``clusters`` (for crossed
+    samples, the smaller number). Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, with Wilson's instead
+    of Clopper and Pearson's interval. Raises InputError: The share is outside 0–1, or the confidence is not between 0
+    and 1.
     """
     share = float(checks.check_shares(share, "share", allow_nan=True))
     confidence = checks.confidence_level(confidence)
@@ -324,14 +326,14 @@ def clustered_share_interval(share: float, error: StandardError, clusters: float
 
 
 def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, effect: float = 1.0) -> Estimate:
-    """Return the mean over strata of the shares ``count / n`` (whole numbers), with limits; shares 0–1.
+    """Return the mean over strata of the shares ``count / n`` (whole numbers) with its confidence limits, all 0–1.
 
-    Strata without images are left out. Limits are Wilson's at the effective sample size given by the variance. The
-    variance of a stratum is evaluated at ``(count + 1) / (n + 2)``, so it is positive for one image, too. ``n`` of the
-    result counts images. Where ``n`` counts people who share images, ``effect`` is their
-    :func:`biaslab.stats.design_effect`, by which counts and n are divided. A nominal 95% interval covers 94.6 to 99.8
-    % of means over 3 to 20 strata of 1 to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts
-    above n, fractions, or shapes that do not broadcast.
+    Strata without images are excluded. The limits are Wilson's at the effective sample size implied by the variance.
+    The variance of a stratum is evaluated at ``(count + 1) / (n + 2)``, so it is positive even for one image. ``n`` of
+    the result is the number of images. If ``n`` counts people who appear in the same images, ``effect`` is their
+    :func:`biaslab.stats.design_effect`, by which counts and n are divided. The coverage of a nominal 95% interval is
+    94.6–99.8% for means over 3 to 20 strata of 1 to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: A
+    count is above n or a fraction, or the shapes do not broadcast.
     """
     count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -360,25 +362,26 @@ def halves_interval(
     seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Return ``statistic(*samples)``, such as a distance of two sets of images, with its spread over halves of groups.
+    """Return ``statistic(*samples)``, such as a distance of two sets of images, with an interval from halves of groups.
 
-    The variance of a half sampled without replacement around the whole equals that of the whole around the population.
-    Resamples with replacement would contain copies, which change a covariance. The interval (Student's t) is of the
-    expected value for as many groups (McCarthy 1969, Review of the International Statistical Institute 37, 239–264).
-    Its degrees of freedom combine those of halves and of groups (Satterthwaite 1946, Biometrics Bulletin 2, 110–114).
+    The variance of a half, sampled without replacement, around the whole equals that of the whole around the
+    population. Resamples with replacement would contain copies, which change covariances. The interval (Student's t) is
+    for the expected value with the same number of groups (McCarthy 1969, Review of the International Statistical
+    Institute 37, 239–264). Its degrees of freedom combine those of halves and groups (Satterthwaite 1946, Biometrics
+    Bulletin 2, 110–114).
 
     Args:
         samples: Arrays with one observation per row.
-        groups: For each sample, the group of each row; groups may occur in several samples and are not split.
-        statistic: Takes as many arrays as ``samples``, each with a subset of at least two rows.
+        groups: For each sample, the group of each row. Groups may occur in several samples and are not split.
+        statistic: Function of as many arrays as ``samples``, each with a subset of at least two rows.
         splits: Number of random halves.
-        squared: Whether it estimates a squared distance, whose error grows with the distance. Where the lower limit is
-            above 0, the upper one is that of the distance, squared.
-        seed: One explicit seed.
+        squared: Whether the statistic estimates a squared distance, whose error increases with the distance. If the
+            lower limit is above 0, the upper limit is then the square of the distance's upper limit.
+        seed: An explicit seed.
         confidence: Level of the interval, 0–1.
 
-    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError: The
-    number of group labels is not that of the rows.
+    ``n`` is the number of groups. Limits are NaN with fewer than two halves that have two rows of each sample. Raises
+    InputError: The numbers of group labels and rows differ.
     """
     n_rows, n_labels = ([len(array) for array in side] for side in (samples, groups))
     if n_rows != n_labels:

@@ -1,7 +1,7 @@
 """The null expectation of |share - centre|, due to sampling noise alone, and estimates corrected for it.
 
-Even a perfectly fair model has an expected |p̂ - 0.5| of 0.25 at 3 images per prompt, 0.137 at 8 or 9, 0.040 at 100
-and 0.018 at 500. Everything here is in shares 0–1; ``n`` may differ from element to element.
+Even for a perfectly balanced model, the expected value of |p̂ - 0.5| is 0.25 with 3 images per prompt, 0.137 with 8 or
+9, 0.040 with 100 and 0.018 with 500. All values are shares (0–1), and ``n`` can differ between elements.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ REACH = 6  # standard errors around the centre beyond which the bias of the plai
 
 @checks.keep_labels
 def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
-    """Return E|p̂ - center| of ``n`` images when the true share is ``share``; exact, elementwise.
+    """Return the exact E|p̂ - center| for ``n`` images if the true share is ``share``, elementwise.
 
-    ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
-    InputError: A value outside these ranges, or shapes that do not broadcast.
+    ``share`` is 0–1 or NaN, and ``n`` a whole number; both are broadcast. The result is NaN if n is 0 or an argument is
+    missing. Raises InputError: A value is out of range, or the shapes do not broadcast.
     """
     share, n = checks.align(share=share, n=n)
     share, center = checks.check_shares(share, "share", allow_nan=True), _center(center)
@@ -43,9 +43,9 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
 
 @checks.keep_labels
 def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
-    """Return E|p̂ - center| of ``n`` images (whole numbers, any shape) when the share is ``center``; NaN at 0 or NaN.
+    """Return E|p̂ - center| for ``n`` images (whole numbers, any shape) if the true share is ``center``.
 
-    Raises InputError: Fractions, negative numbers, or a centre outside 0–1.
+    It is NaN if n is 0 or NaN. Raises InputError: ``n`` is negative or a fraction, or the centre is outside 0–1.
     """
     return expected_absolute_deviation(_center(center), n, center)
 
@@ -54,24 +54,26 @@ def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[n
 def corrected_absolute_deviation(
     count: ArrayLike, n: ArrayLike, center: float = 0.5, subset_size: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Estimate |p - center| from ``count`` of ``n`` without the null expectation of |count / n - center|; elementwise.
+    """Estimate |p - center| from ``count`` of ``n``, corrected for the bias of |count / n - center|, elementwise.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share: a
-    table g(count), computed for each n and centre by a linear programme. Of all tables that increase by 0.5 to 3
-    images' worth with each image away from the centre, it has the smallest worst-case bias over all p. A bias z
-    standard errors from the centre has the weight 1 + (z / 3)**4.
+    ``count`` and ``n`` are whole numbers with 0 <= count <= n and are broadcast; the result is NaN if n is 0 or NaN.
+    The estimate is a share g(count). For each n and centre, a linear program finds the values g(0), …, g(n). With each
+    image farther from the centre, g increases by 0.5 / n to 3 / n. Of all such functions, g has the smallest worst-case
+    bias over all p, where a bias at z standard errors from the centre has the weight 1 + (z / 3)**4.
 
-    Near the centre the estimate is **negative**, by up to 0.10 at n = 100; otherwise it could not be unbiased for a
-    deviation of 0. Average it over occupations and interpret the mean; clipping single values restores the bias.
+    Near the centre, the estimate is **negative**, down to -0.10 with n = 100; otherwise, it could not be nearly
+    unbiased for a deviation of 0. Average it over occupations and interpret the mean; clipping single values restores
+    the bias.
 
     ``subset_size`` (whole numbers, at most n) reduces the number of images: the estimate is the mean over all subsets
-    of that size. The remaining bias depends on the number of images, so two shares are compared at the same
+    of that size. The remaining bias depends on the number of images, so compare two shares with the same
     ``subset_size``.
 
-    Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
-    25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
+    For a centre of 0.5, the largest bias over all p is 6.4, 2.9, 0.8 and 0.4 percentage points with 3, 9, 100 and 500
+    images (uncorrected: 25.0, 13.7, 4.0 and 1.8). No estimator is much better (Cai & Low 2011, Ann. Statist. 39,
+    1012–1041).
 
-    Raises InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
+    Raises InputError: A count is above n or a fraction, the shapes do not broadcast, or the centre is outside 0–1.
     """
     count, n, subset_size = checks.align(count=count, n=n, subset_size=subset_size)
     count, n = checks.check_counts(count, n)
@@ -86,7 +88,7 @@ def corrected_absolute_deviation(
 
 
 def _average_subsets(count: np.ndarray, n: np.ndarray, subset_size: np.ndarray, center: float) -> NDArray[np.float64]:
-    """Return the mean corrected deviation over all ways to choose ``subset_size`` of the ``n`` images."""
+    """Return the mean corrected deviation over all subsets of ``subset_size`` of the ``n`` images."""
     cells = np.stack(np.broadcast_arrays(count, n, subset_size), axis=-1)
     unique_cells, place = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
     means = [
@@ -97,21 +99,22 @@ def _average_subsets(count: np.ndarray, n: np.ndarray, subset_size: np.ndarray, 
 
 
 def mad_null_mean(n: int, bins: int) -> float:
-    """Return the expected mean absolute deviation from uniform of ``n`` images in ``bins`` equally likely bins; exact.
+    """Return the exact expected mean absolute deviation from uniform of ``n`` images in equally likely ``bins``.
 
-    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Raises InputError: Fractions, ``n``
-    below 0 or ``bins`` below 2.
+    With 10 bins, it is 0.086 for 8 images and 0.078 for 9. It is NaN if n is 0. Raises InputError: A value is a
+    fraction, ``n`` is below 0, or ``bins`` is below 2.
     """
     return float(absolute_deviation_null_mean(n, 1 / int(checks.check_whole(bins, "bins", minimum=2))))
 
 
 @checks.keep_labels
 def corrected_mad(counts: ArrayLike, subset_size: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Estimate the mean absolute deviation from uniform without its null expectation: a share, per row of ``counts``.
+    """Estimate the bias-corrected mean absolute deviation from uniform (0–1) for each row of ``counts``.
 
-    ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
-    of each bin; it may be negative, so interpret the mean over rows. A row without images gives NaN. ``subset_size`` as
-    there. Raises InputError: Negative counts, fractions, NaN or fewer than 2 bins.
+    ``counts`` are images per bin along the last axis, with at least 2 bins. The estimate is the mean of
+    :func:`corrected_absolute_deviation` over the bins. It may be negative, so interpret the mean over rows. It is NaN
+    for a row without images. ``subset_size`` is as in that function. Raises InputError: Counts are negative, fractions
+    or NaN, or there are fewer than 2 bins.
     """
     counts, subset_size = checks.align((0,), counts=counts, subset_size=subset_size)
     counts = np.atleast_1d(checks.check_whole(counts, "counts"))

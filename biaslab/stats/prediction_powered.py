@@ -1,8 +1,9 @@
-"""Sums of shares from a judge of all images and annotations of a subset: prediction-powered inference (PPI++).
+"""Sums of shares from a judge's labels of all images and annotations of a subset: prediction-powered inference (PPI++).
 
-Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv 2311.01453, with images
-sampled with known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups,
-and poststratification by group (Särndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 7.6).
+Sources: Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv 2311.01453;
+sampling with known probabilities from groups: Zrnic and Candès (2024), "Active statistical inference", arXiv
+2403.03208; poststratification by group: Särndal, Swensson and Wretman (1992), "Model Assisted Survey Sampling",
+section 7.6.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 MIN_ANNOTATIONS = 5
-"""Minimum number of annotated images with a person labelled female or male, for an estimate by annotations."""
+"""Minimum number of annotated images with a person labelled female or male, for an estimate from annotations."""
 # Number of errors added to the observed ones: of 20 annotations without any error, up to 14% may be wrong.
 _PRIOR_ERRORS = 1.0
 
 
 class PPIResult(NamedTuple):
-    """A sum of shares by the judge, by annotations alone, and by both combined; values in the sum's unit."""
+    """A sum of shares from the judge, from annotations alone, and from both combined; values in the unit of the sum."""
 
     judge: Estimate
     ratings: Estimate
     both: Estimate
     tuning: float
-    """Weight of the judge's answers (lambda of PPI++), 0 (not used) to 1."""
+    """Weight of the judge's labels (lambda of PPI++), from 0 (not used) to 1."""
     worth: float
-    """Number of annotations that alone would give an interval as narrow as ``both``; NaN without an estimate."""
+    """Number of annotations whose interval would be as narrow as that of ``both``; NaN without an estimate."""
 
 
 def prediction_powered(
@@ -55,47 +56,50 @@ def prediction_powered(
 ) -> PPIResult:
     """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with confidence intervals.
 
-    The estimand is the sum of the shares by annotators: for each group, the share labelled female among all its people
-    that annotators would label female or male. It includes people that are unclear to the judge. The judge's own value
-    covers the people that it labels female or male.
+    The estimand is the sum of annotators' shares. For each group, this is the share that annotators would label female
+    among all people that they would label female or male, including people whose label by the judge is unclear. The
+    judge's own value covers only the people that it labels female or male.
 
-    Annotated people are sampled with known probabilities from some groups or all. People are weighted by ``weight``
-    within a group, and groups by their coefficients, regardless of the number of unclear people. Groups with fewer than
-    :data:`MIN_ANNOTATIONS` annotated images are combined into one, in which each has the weight of its people annotated
-    as female or male. Missing annotations are assumed to be missing at random within groups.
+    Annotated people are sampled with known probabilities from all groups or some of them. People are weighted by
+    ``weight`` within a group, and groups by their coefficients, regardless of the number of unclear people. Groups with
+    fewer than :data:`MIN_ANNOTATIONS` annotated images are combined. In the combined group, each has the weight of its
+    people annotated as female or male. Missing annotations are assumed to be missing at random within groups.
 
     The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
-    weights). The weight of the judge's answers minimizes the variance (equation 6). Intervals are Student's t. Their
-    degrees of freedom are annotated images minus groups (combined ones count once), or those of clusters if these are
-    fewer. Few annotations may show no error of a good judge, so the variance includes one additional image with an
-    error.
+    weights). The weight of the judge's labels minimizes the variance (equation 6). Intervals are Student's t. Their
+    degrees of freedom are the number of annotated images minus the number of groups (combined groups are one), or those
+    of clusters if smaller. A few annotations may contain no error of a good judge. The variance therefore includes one
+    additional, hypothetical image with an error.
 
-    Estimates and limits stay within the range of the sum, ``base`` plus and minus half the sum of absolute
-    coefficients: the estimate is clipped to the range, and so is the interval around it.
+    Estimates and limits are clipped to the range of the sum, which is ``base`` plus or minus half the sum of absolute
+    coefficients.
 
     Args:
-        count, n: By group: people judged female, and judged female or male (whole numbers).
-        coefficients: By group, in the unit of the sum.
+        count: For each group, the number of people judged female.
+        n: For each group, the number of people judged female or male.
+        coefficients: For each group, its coefficient in the unit of the sum.
         group: Index of the group of each annotated person.
-        predictions: The judge's label of each: 1 female, 0 male, NaN neither.
-        annotations: The annotators' label of each, in the same form.
+        predictions: The judge's label of each annotated person: 1 for female, 0 for male, NaN for neither.
+        annotations: The annotators' label of each of these people, in the same form.
         weight: Sampling weight of each annotated person, in any unit, such as the inverse sampling probability; None
             for simple random sampling within groups.
-        people: By group: people in the sampling frame, judged or not; ``n`` by default. Used with ``weight`` only.
-        images: Image of each annotated person; people in one image are a cluster. By default each has an image.
-        design_effect: Variance of the judge's shares over that of as many independent people, as people in one image
-            are not independent; 1 where each image shows one person.
-        strata: By group: its stratum, such as a source of images; None is one stratum. Each stratum needs its own
-            annotations.
-        clusters: By group: its cluster, such as a profession, for intervals over a population of clusters; None where
-            groups are fixed.
-        base: Value of the sum where all shares are one half.
+        people: For each group, the number of people in the sampling frame, judged or not; ``n`` by default. Used only
+            with ``weight``.
+        images: Image of each annotated person; people in one image form a cluster. By default, each person has a
+            separate image.
+        design_effect: Variance of the judge's shares divided by that of the same number of independent people; 1 if
+            each image shows one person.
+        strata: For each group, its stratum, such as a source of images; None for a single stratum. Each stratum needs
+            its own annotations.
+        clusters: For each group, its cluster, such as a profession, for intervals over a population of clusters; None
+            if groups are fixed.
+        base: Value of the sum if all shares are one half.
         confidence: Level of the intervals, 0–1.
 
-    ``n`` of an estimate counts people: those judged female or male by the judge, and those annotated as female or male.
-    An estimate of no people is NaN.
+    ``n`` of an estimate is a number of people: those judged female or male, or those annotated as female or male. An
+    estimate without people is NaN.
 
-    Raises InputError: Shapes do not fit, or a value is out of range.
+    Raises InputError: The shapes do not fit, or a value is out of range.
     """
     count, n, coefficients, strata, clusters = checks.align(
         count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters

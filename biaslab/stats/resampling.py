@@ -1,7 +1,7 @@
 """Sampling designs of the images behind shares: independent images, or clusters by caption.
 
-Images generated from the caption of a training image mostly show the gender of that image. Errors of both shares are
-therefore correlated, and several images of one caption add little information to one.
+Images generated from the caption of a training image mostly show the gender of that image. The errors of both shares
+are therefore correlated, and several images of one caption contain little more information than one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_TILT = 14.0  # beyond which a share is within 1e-5 of 0 or 1
 
 
 class IndependentSampling(NamedTuple):
-    """Independent images in each of ``cells`` cells: the count of a cell is binomial."""
+    """Independent images in each of ``cells`` cells: the count in a cell is binomial."""
 
     cells: int
 
@@ -35,11 +35,11 @@ class IndependentSampling(NamedTuple):
         return self.cells
 
     def select_groups(self, groups: np.ndarray) -> IndependentSampling:
-        """Return itself, as the design does not depend on the (one-dimensional) ``groups``."""
+        """Return itself, because the design does not depend on the (one-dimensional) ``groups``."""
         return self
 
     def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return ``shares`` (..., groups, cells) shrunk by the part of their variance that binomial noise explains."""
+        """Return ``shares`` (..., groups, cells), shrunk by the part of their variance that binomial noise explains."""
         has_images = n > 0
         n_groups = np.maximum(has_images.sum(axis=-2), 1)
         shares = np.where(has_images, shares, 0)
@@ -54,25 +54,25 @@ class IndependentSampling(NamedTuple):
 
 
 class CaptionClusterSampling:
-    """Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
+    """Images of captions in two cells: the caption's own (training) image, and the images generated from the caption.
 
-    Captions are sampled as clusters. Let t of an occupation's own images and g of its generated ones show a woman. A
-    caption's own image then shows a woman with probability t, and its generated images with probability g + c (x - t),
-    where x is the number of women in the own image (0 or 1). The number y of women in the caption's K images has
-    p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2), with b such that the mean is K times this probability. d is 0 if
-    images of a caption vary like independent ones. c (the regression of generated on own images within occupations)
-    and d (fitted to the variance between captions of one occupation) are common to all occupations. Images without a
-    gender are missing at random.
+    Captions are sampled as clusters. For an occupation, let t be the share of own images that show a woman, and g that
+    of generated images. A caption's own image then shows a woman with probability t. Each of its generated images shows
+    a woman with probability g + c (x - t), where x is 1 if the own image shows a woman and 0 otherwise. The number y of
+    women in the caption's K generated images has p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2), where b is such that
+    the mean is K times this probability. d is 0 if images of a caption vary like independent images. All occupations
+    have the same c (the regression of generated on own images within occupations) and the same d (fitted to the
+    variance between captions of one occupation). Images without a gender are assumed to be missing at random.
 
     Args:
-        group: Group (row of the table of counts, from 0) of each pattern of images.
-        own: By pattern: whether the caption's own image shows a woman: 1, 0, or NaN without a gender.
-        female: By pattern: women in the images generated from the caption.
-        judged: By pattern: number of these images with a gender; it may be 0.
-        captions: By pattern: number of the group's captions.
+        group: Group of each pattern of images: the row of the table of counts, from 0.
+        own: For each pattern, whether the caption's own image shows a woman: 1, 0, or NaN without a gender.
+        female: For each pattern, the number of women in the images generated from the caption.
+        n_judged: For each pattern, the number of generated images with a gender; it may be 0.
+        captions: For each pattern, the number of captions in the group.
         groups: Number of groups.
 
-    Raises InputError: More women than images, or fractions.
+    Raises InputError: There are more women than images, or a number is a fraction.
     """
 
     cells = 2
@@ -104,7 +104,7 @@ class CaptionClusterSampling:
         return 2 * (self.max_images + 1)
 
     def select_groups(self, groups: np.ndarray) -> CaptionClusterSampling:
-        """Return the design of a subset of its ``groups`` (one-dimensional), in their order."""
+        """Return the design of a subset of the ``groups`` (one-dimensional), in the same order."""
         indices = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
         place[indices] = np.arange(len(indices))
@@ -113,13 +113,13 @@ class CaptionClusterSampling:
         return CaptionClusterSampling(place[self._group[mask]], own, women, images, self._captions[mask], len(indices))
 
     def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` (..., groups, cells) shrunk by their covariance due to the choice of captions."""
+        """Return ``shares`` (..., groups, cells), shrunk by their covariance due to the choice of captions."""
         products, df, per_share, has_both = (sums[rows].sum(axis=-3) for sums in self._spread)
         noise = products / np.maximum(df, 1e-9) * np.where(df > 0, per_share, 0) / np.maximum(has_both, 1)
         return small_sample_bias(shares, n > 0, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return shares of resampled captions and their images, with as many captions as the groups have."""
+        """Return shares of resampled captions and their images, with the same number of captions in each group."""
         shares = _round_probabilities(shares)
         conditional_shares = _round_probabilities(self._conditional_shares(shares))
         women = np.zeros(shares.shape, dtype=np.int64)
@@ -269,11 +269,12 @@ def _interpolate(share: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndar
 
 
 def small_sample_bias(shares: np.ndarray, has_images: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Shrink ``shares`` (..., groups, cells) towards their mean until only variance between groups remains.
+    """Shrink ``shares`` (..., groups, cells) towards their mean until only the variance between groups remains.
 
-    S is the covariance of the cells over the groups and N the noise in it (``noise``: (..., cells) if the errors of
-    cells are independent, or (..., cells, cells)). The deviations are multiplied by A = S^½ (1 - S^-½ N S^-½)^½ S^-½,
-    so that A S A' = S - N. Directions with less variance than noise become 0. Cells without images are NaN.
+    S is the covariance of the cells over the groups and N the part of it due to noise. ``noise`` has the shape (...,
+    cells) if the errors of cells are independent, and otherwise (..., cells, cells). The deviations are multiplied by
+    A = S^½ (1 - S^-½ N S^-½)^½ S^-½, and therefore A S A' = S - N. Directions with less variance than noise become 0.
+    Cells without images are NaN.
     """
     n_groups = np.maximum(has_images.sum(axis=-2, keepdims=True), 1)
     shares = np.where(has_images, shares, 0)
@@ -300,7 +301,7 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class CombinedSampling:
-    """Several sampling designs for consecutive cells of one table; each handles its own cells."""
+    """Several sampling designs for consecutive cells of one table; each design applies to its own cells."""
 
     def __init__(self, parts: Sequence[IndependentSampling | CaptionClusterSampling]) -> None:
         self.parts = parts
@@ -309,15 +310,15 @@ class CombinedSampling:
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
     def select_groups(self, groups: np.ndarray) -> CombinedSampling:
-        """Return the design of a subset of its ``groups`` (one-dimensional), in their order."""
+        """Return the design of a subset of the ``groups`` (one-dimensional), in the same order."""
         return CombinedSampling([part.select_groups(groups) for part in self.parts])
 
     def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` (..., groups, cells), the cells of each part shrunk by its own design."""
+        """Return ``shares`` (..., groups, cells), with the cells of each part shrunk by its own design."""
         return np.concatenate([part.small_sample_bias(p, k, rows) for part, p, k in self._split(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return shares, each part sampled by its own design."""
+        """Return shares, with each part sampled by its own design."""
         draws = [part.draw(p, k, rows, rng) for part, p, k in self._split(shares, n)]
         return np.concatenate(draws, axis=-1)
 
@@ -328,8 +329,8 @@ class CombinedSampling:
 
 
 SamplingDesign = IndependentSampling | CaptionClusterSampling | CombinedSampling
-"""Sampling design of some neighbouring ``cells``; sampling one group needs memory for ``width`` numbers.
+"""Sampling design of consecutive ``cells``; sampling one group requires memory for ``width`` numbers.
 
 ``small_sample_bias`` removes the variance due to the choice of images from shares (..., groups, cells). ``draw``
-samples other images of groups with these true shares; ``rows`` (..., groups) are the groups' rows in the table.
+samples images of groups with these true shares; ``rows`` (..., groups) are the groups' rows in the table.
 """

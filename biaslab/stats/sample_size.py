@@ -1,4 +1,4 @@
-"""Expected widths of intervals: components of the variance of shares, and sample sizes for a target width."""
+"""Expected widths of confidence intervals: variance components of shares, and sample sizes for a target width."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MAX_SEARCHED, _MAX_FOLDED_IMAGES = 10**7, 1000
 
 
 def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
-    """Return the variances of ``values`` between templates (wording) of a group, and between values of a template.
+    """Return the variance of ``values`` between the templates (wordings) of a group, and within a template.
 
-    ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
-    long. If each template has one value, or each group one template, the first is NaN and included in the second.
-    Negative estimates are set to 0. Sums of squares are equated to their expectations, which is unbiased for any
-    distribution and any numbers of values (Henderson's method I for nested data: Searle, Casella and
-    McCulloch 1992, Variance Components, chapter 5). Raises InputError: Labels differ.
+    ``values`` (any numbers, such as 1 for female and 0 for male), ``group`` and ``template`` are one-dimensional and of
+    the same length. If each template has one value, or each group one template, the first variance is NaN and included
+    in the second. Negative estimates are set to 0. Sums of squares are equated to their expectations, which is unbiased
+    for any distribution and any numbers of values (Henderson's method I for nested data: Searle, Casella and McCulloch
+    1992, Variance Components, chapter 5). Raises InputError: Labels differ.
     """
     values, group, template = checks.align(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
@@ -46,37 +46,38 @@ def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) ->
 
 @dataclass(frozen=True)
 class Design:
-    """Sample sizes, and variances of shares (0–1), of a value that is a mean over clusters."""
+    """Sample sizes and variance components of shares (0–1) for a value that is a mean over clusters."""
 
-    clusters: int  # Groups, professions, identities, …: the value is their mean.
-    prompts: float  # Prompts per cluster.
-    images: float  # Images per prompt.
-    reach: float = 1.0  # Change of the value if all shares go from 0 to 1, in its unit.
+    clusters: int  # Number of clusters (groups, professions, identities, …) over which the value is the mean.
+    prompts: float  # Number of prompts per cluster.
+    images: float  # Number of images per prompt.
+    reach: float = 1.0  # Change of the value, in its unit, if all shares change from 0 to 1.
     clusters_random: bool = True  # Whether the interval is for a population of clusters, or for these clusters only.
-    lists: int = 1  # Strata of the clusters, such as the lists of either stereotype.
-    group: float = 0.0  # Variance between clusters, including that from training images.
+    lists: int = 1  # Number of strata of the clusters, such as the lists of the two stereotypes.
+    group: float = 0.0  # Variance between clusters, including the variance due to training images.
     template: float = 0.0  # Variance of prompts within a cluster.
     seed: float = 0.25  # Variance of images within a prompt: at most 0.25, or 0.5 if two people are identical.
     share: float = 0.5  # The mean share, for Wilson's interval; for an absolute value, 1/2 plus the mean distance.
-    is_absolute: bool = False  # Whether it is a bias-corrected mean distance of shares from 1/2.
-    youden: float = 1.0  # Sensitivity + specificity - 1 of the judge, for a value corrected for its errors.
+    is_absolute: bool = False  # Whether the value is a bias-corrected mean distance of shares from 1/2.
+    youden: float = 1.0  # Sensitivity + specificity - 1 of the judge, if the value is corrected for its errors.
 
     @property
     def variances(self) -> dict[str, float]:
-        """Components of the value's variance, in its unit squared: ``group``, ``template`` and ``seed``."""
+        """Components of the variance of the value, in its squared unit: ``group``, ``template`` and ``seed``."""
         n = self.prompts * self.images
         parts = {"group": self.group, "template": self.template / (self.prompts if self.clusters_random else n)}
         parts["seed"] = self.seed / n
         return {name: (self.reach / self.youden) ** 2 / self.clusters * part for name, part in parts.items()}
 
     def half_width(self, confidence: float = 0.95) -> float:
-        """Return the expected half-width of the value's interval, in its unit; infinite for too few clusters or images.
+        """Return the expected half-width of the value's confidence interval, in the unit of the value.
 
-        The interval is :func:`biaslab.stats.mean_interval` for random clusters, :func:`biaslab.stats.bounded_mean` for
-        a mean distance, :func:`biaslab.stats.wilson_interval` for one cluster, and else
-        :func:`biaslab.stats.strata_mean`. Correction for a judge's errors widens it by 1 / ``youden`` (Rogan & Gladen
-        1978). It is 0.97 to 1.03 of observed half-widths for known variances, on average 0.91 to 1.07 with a small
-        pilot (``benchmarks/coverage_precision.py``). Raises InputError: ``confidence`` is not between 0 and 1.
+        It is infinite if there are too few clusters or images. The interval is :func:`biaslab.stats.mean_interval` for
+        random clusters, :func:`biaslab.stats.bounded_mean` for a mean distance, :func:`biaslab.stats.wilson_interval`
+        for one cluster, and otherwise :func:`biaslab.stats.strata_mean`. Correction for a judge's errors widens it by
+        1 / ``youden`` (Rogan & Gladen 1978). The ratio of expected to observed half-widths is 0.97 to 1.03 for known
+        variances, and 0.91 to 1.07 on average with a small pilot (``benchmarks/coverage_precision.py``). Raises
+        InputError: ``confidence`` is not between 0 and 1.
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
         n, scale = self.prompts * self.images, self.reach / self.youden
@@ -110,9 +111,10 @@ class Design:
         return float(scale * np.sqrt(q * binomial_variance + q**2 / 4) / (1 + q))
 
     def minimum_images(self, half_width: float, confidence: float = 0.95, *, unit: str = "images") -> int | None:
-        """Return the minimum ``images`` per prompt, or ``clusters``, for a half-width; None if no number suffices.
+        """Return the minimum number of images per prompt for a half-width; None if no number is sufficient.
 
-        Raises InputError: ``half_width`` is not above 0.
+        With ``unit="clusters"``, return the minimum number of clusters. Raises InputError: ``half_width`` is not above
+        0.
         """
         if not 0 < half_width < float("inf"):
             raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
@@ -132,7 +134,7 @@ class Design:
         return high
 
     def sizes(self, half_width: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
-        """Return the minimum images per prompt for a half-width, or None and the minimum clusters at ``images``."""
+        """Return the minimum images per prompt and None; if no number is sufficient, None and the minimum clusters."""
         images = self.minimum_images(half_width, confidence)
         return images, None if images else self.minimum_images(half_width, confidence, unit="clusters")
 
@@ -142,9 +144,10 @@ def design_from_pilot(
 ) -> Design:
     """Return the design of a headline, with variances estimated from its images.
 
-    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
-    The variance of clusters is their dispersion minus that from images and templates. If ``people`` lists everyone whom
-    ``cells`` count, people of one image are dependent, as in :func:`biaslab.stats.crossed_error`.
+    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as in :class:`biaslab.metrics.headline.Headline`.
+    The variance between clusters is their dispersion minus the part due to images and templates. If ``people`` lists
+    all people counted in ``cells``, people in one image are treated as dependent, as in
+    :func:`biaslab.stats.crossed_error`.
 
     Raises:
         InputError: No person is classified.

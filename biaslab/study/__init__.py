@@ -1,3 +1,3 @@
-"""The inputs and outputs of a notebook: :class:`Study` loads its tables and saves its results."""
+"""The inputs and outputs of a notebook: :class:`Study` loads tables and saves results."""
 
 from biaslab.study.study import Study as Study

@@ -1,4 +1,4 @@
-"""Sources of measured tables: printed numbers, annotations, a folder of tables, or a pipeline."""
+"""Sources of measured tables: published values, annotations, a folder of tables, or a pipeline."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ def load_measured(
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
-        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its subfolder ``measured`` (a
-            run's inputs) or ``tables``, or directly.
-        pipeline: The pipeline that measures, for sources that generate images; its settings name its baselines.
-        baselines: For other sources, ``published`` to add printed numbers of other models.
+        name: The name of the table.
+        source: A source, as in :class:`biaslab.request.Request`. A folder contains ``<name>.csv`` in its subfolder
+            ``measured`` (the inputs of a run) or ``tables``, or directly.
+        annotations: The file of annotations, for the source ``annotations``.
+        pipeline: The pipeline that measures, for sources that generate images; its settings name the baselines.
+        baselines: For other sources, ``published`` to add published values of other models.
 
     Raises:
         InputError: The data are missing or do not fit.
@@ -67,7 +69,7 @@ def load_measured(
 
 
 def _check_unchanged(folder: Path, path: Path) -> None:
-    """Raise InputError where a table in a run's folder differs from the digest in the run's record."""
+    """Raise InputError if a table in a run's folder differs from the digest in the run's record."""
     if not (record := folder / "run.json").is_file():
         return
     try:
@@ -83,7 +85,7 @@ def _check_unchanged(folder: Path, path: Path) -> None:
 
 
 def is_comparable(name: str, source: str) -> bool:
-    """Return whether printed rows of a table can be added to a source: one that measures, or has the paper's tables."""
+    """Return whether published rows of a table can be added: the source measures, or has a table of the same paper."""
     if source == "published" or name not in _printed_tables():
         return False
     if makes_images(source):
@@ -93,7 +95,7 @@ def is_comparable(name: str, source: str) -> bool:
 
 
 def _add_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
-    """Return a source's rows of a table, if any, followed by printed rows of other models."""
+    """Return the rows of a table in a source, if any, followed by published rows of other models."""
     import pandas as pd
 
     printed = load_measured(name, source="published")
@@ -107,9 +109,9 @@ def _add_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
 
 
 def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
-    """Return the models whose rows of the measured table ``name`` are printed by papers, in the order of ``frame``.
+    """Return the models whose rows of the measured table ``name`` are published values, in the order of ``frame``.
 
-    Rows are compared in their written form, with 10 digits.
+    Rows are compared as they are written, with 10 digits.
     """
     if name not in _printed_tables() or "model" not in frame or frame.empty:
         return []
@@ -153,7 +155,7 @@ def _is_rated(name: str) -> bool:
 
 
 def _missing_table_error(source: str, name: str, table_names: Iterable[str]) -> Exception:
-    """Return the error for a table that ``source`` lacks: a MissingInputError where another source can have it."""
+    """Return the error for a table that ``source`` lacks: a MissingInputError if another source can contain it."""
     if name not in _list_tables():
         return unknown_name(f"table of measurements in {source}", name, table_names)
     options = "Set source to 'published', or to a folder with this table"
@@ -163,7 +165,7 @@ def _missing_table_error(source: str, name: str, table_names: Iterable[str]) -> 
 
 
 def _normalize_names(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Return a user's table with names in the form of :mod:`biaslab.io.plaintext`, in which tables are joined."""
+    """Return a user's table with names in the normalized form of :mod:`biaslab.io.plaintext`, for joining tables."""
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
     table = frame.assign(**{c: frame[c].map(lambda text: plaintext.normalize(text).strip()) for c in texts})
     name_columns = [c for c in texts if c in _NAME_COLUMNS]
@@ -173,7 +175,7 @@ def _normalize_names(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame
 
 
 def _check_plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Refuse a model's shares that are likely given in other units, and invalid numbers of images."""
+    """Raise InputError if a model's shares are probably in another unit, or numbers of images are invalid."""
     # A benchmark has no model, and its shares need no sample size.
     if not {"model", "percent_female", "n"}.issubset(frame.columns):
         return frame
@@ -198,9 +200,9 @@ def _check_plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame
 
 
 def read_tables(request: Request) -> None:
-    """Read the tables of a file or a folder, to find errors before any work.
+    """Read the tables of a file or folder, to detect errors before any computation.
 
-    Raises InputError: A table does not fit its declaration, or the folder has none.
+    Raises InputError: A table does not fit its declaration, or the folder contains no table.
     """
     source, model = request.source, request.model
     if source == "annotations":
@@ -216,7 +218,7 @@ def read_tables(request: Request) -> None:
 
 
 def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` has the measured table ``name``; ``baselines`` is the setting."""
+    """Return whether ``source`` contains the measured table ``name``; ``baselines`` is as in :func:`load_measured`."""
     if source == "published":
         return name in _printed_tables()
     if "published" in baselines and is_comparable(name, source):
@@ -229,13 +231,13 @@ def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
 
 
 def table_path(folder: Path, name: str) -> Path | None:
-    """Return the file of a table in a folder (:func:`load_measured`); None if it is missing."""
+    """Return the file of a table in a folder (see :func:`load_measured`); None if it is missing."""
     paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
     return next((path for path in paths if path.exists()), None)
 
 
 def models(paper: str, *, source: str, annotations: str = "") -> list[str] | None:
-    """Return the models with measurements for ``paper`` in ``source``; None if it has none, or can measure any."""
+    """Return the models with measurements for ``paper`` in ``source``; None without any, or if all can be measured."""
     if makes_images(source):
         return None
     table_names = [n for n in _list_tables() if n.startswith(f"{paper}_") and has_table(n, source=source)]
@@ -245,7 +247,7 @@ def models(paper: str, *, source: str, annotations: str = "") -> list[str] | Non
 
 
 def digest(request: Request) -> str:
-    """Return a digest of a source's files; for a pipeline, of weights and captions. Printed numbers count as code."""
+    """Return a digest of a source's files (for a pipeline, of weights and captions); published values are code."""
     source = request.source
     if source == "published":
         return "published"
@@ -274,5 +276,5 @@ def modules() -> list[str]:
 
 
 def _list_tables() -> list[str]:
-    """Return the names of all tables that a source can have."""
+    """Return the names of all tables that a source can contain."""
     return sorted({*_printed_tables(), *measures()})

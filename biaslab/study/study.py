@@ -1,4 +1,4 @@
-"""The inputs and outputs of a notebook: :class:`Study` loads tables, and saves tables, figures and findings."""
+"""The inputs and outputs of a notebook: :class:`Study` loads tables and saves tables, figures and findings."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ class Study:
 
     Args:
         output_dir: Folder for tables, figures and findings; empty for ``outputs/explore``. Paths are relative to the
-            project's folder, not to the notebook's.
-        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
-            (images are generated and judged here, with the models and captions that ``model`` and ``settings`` name),
-            the name of a model from an installed package (the same with that model and its own settings), or a
-            folder with measured tables, such as another run's.
-        model: The model to analyse, or ``all`` models of the source. Where images are generated, the model that
+            project's folder, not to the notebook's folder.
+        source: ``published`` (the papers' published values), ``annotations`` (the file ``annotations``), ``pipeline``
+            (images are generated and judged with the models and captions named by ``model`` and ``settings``), the name
+            of a model from an installed package (like ``pipeline``, with this model and its settings), or a folder with
+            measured tables, such as the folder of another run.
+        model: The model to analyse, or ``all`` for all models of the source. If images are generated, the model that
             generates them: a folder or a hub name, or ``all`` for the model that the source names.
         annotations: A file of annotations or shares, for ``source="annotations"``.
-        seed: The seed of images' noise, of samples of captions and of every other random draw.
-        replicates: Replicates of each bootstrap and of each test by simulation.
-        confidence: The level of intervals, 0–1; the significance level of tests is 1 − ``confidence``.
-        settings: Settings of the pipeline, where images are generated: values by group, as in
+        seed: The seed of image noise, of samples of captions, and of all other random numbers.
+        replicates: Number of replicates of each bootstrap and of each simulated test.
+        confidence: The level of confidence intervals, 0–1; the significance level of tests is 1 − ``confidence``.
+        settings: Settings of the pipeline, if images are generated: values by group, as in
             :class:`biaslab.settings.Settings`.
 
     Raises:
-        ParameterError: A parameter is out of its range, or a name is unknown.
+        ParameterError: A parameter is out of range, or a name is unknown.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Study:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Study:
-        """Return the study with a notebook's parameters: the ``globals()`` of its parameters cell.
+        """Return the study with the parameters of a notebook: the ``globals()`` of its parameters cell.
 
-        ``bootstrap_replicates`` is the argument ``replicates``. Names that are not arguments of :class:`Study` are
-        ignored. Raises ParameterError: A parameter is out of its range, or a name is unknown.
+        The parameter ``bootstrap_replicates`` is used as the argument ``replicates``. Names that are not arguments of
+        :class:`Study` are ignored. Raises ParameterError: A parameter is out of range, or a name is unknown.
         """
         arguments = {**parameters, "replicates": parameters.get("bootstrap_replicates", 10_000)}
         return cls(**{name: arguments[name] for name in signature(cls).parameters if name in arguments})
@@ -129,13 +129,13 @@ class Study:
     # -- inputs and tables ---------------------------------------------------------------------------
 
     def load(self, measure: Callable | str, *, optional: bool = False) -> pd.DataFrame:
-        """Return measurements from this study's source, for this study's model and its baselines.
+        """Return measurements from the study's source, for the study's model and its baselines.
 
-        The result has no rows if the source has the model only in other tables of the paper.
+        The result has no rows if the source contains the model only in other tables of the paper.
 
         Args:
-            measure: The function that measures them, such as ``paradox.percent_female``. It is called for sources with
-                a pipeline; other sources are searched for its paper and name.
+            measure: The function that measures them, such as ``paradox.percent_female``. For a source with a pipeline,
+                it is called. Other sources are searched for the table with its paper and name.
             optional: Whether to return a table without rows if the source has no such measurements.
 
         Raises:
@@ -163,11 +163,11 @@ class Study:
         return frame[frame["model"].isin([self.model, *baselines])].reset_index(drop=True)
 
     def has_table(self, measure: Callable | str) -> bool:
-        """Return whether the source has the table that ``measure`` measures, with rows of this study's model."""
+        """Return whether the source has the table that ``measure`` measures, with rows for the study's model."""
         return self._missing_reason(table_of(measure)) is None
 
     def _missing_reason(self, name: str) -> str | None:
-        """Return why the source lacks a table with rows of this study's model; None where it has one."""
+        """Return why the source lacks a table with rows for the study's model; None if it has such a table."""
         if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
             return ""
         try:
@@ -180,7 +180,7 @@ class Study:
         return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns
 
     def _read_table(self, name: str) -> pd.DataFrame:
-        """Return a measured table for all models, and write it next to the results: a run's folder is also a source."""
+        """Return a measured table for all models, and save it with the results, which can be the source of a run."""
         if name not in self._inputs:
             options: dict[str, Any] = {
                 "source": self.source,
@@ -201,12 +201,12 @@ class Study:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the pipeline: those given, then those of the model, then defaults."""
+        """The settings of the pipeline: those specified, then those of the model, then the defaults."""
         return self._request.filled_settings
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline that generates and judges images; a MissingInputError where the source has tables only."""
+        """The pipeline that generates and judges images. Raises MissingInputError: The source has only tables."""
         if not sources.makes_images(self.source):
             raise MissingInputError(
                 f"This needs images, but the source {self.source!r} has only tables. Set source to 'pipeline', and set "
@@ -216,24 +216,24 @@ class Study:
 
     @property
     def real_faces(self) -> bool:
-        """Whether images behind captions may show real people: true for all but drawings."""
+        """Whether the images of captions may show real people: true for all images except drawings."""
         return not sources.makes_images(self.source) or self.pipeline.training_domain != registry.DRAWINGS
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
-        """The pipelines of this study's model and its baselines by model label; empty for sources of tables."""
+        """The pipelines of the study's model and its baselines, by model label; empty if the source has only tables."""
         images = sources.makes_images(self.source)
         return {p.label: p for p in (self.pipeline, *self.pipeline.baseline_pipelines)} if images else {}
 
     def images(self, kind: str) -> ImageSource:
-        """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
+        """Return images of a kind in :data:`biaslab.pipeline.KINDS`; see :meth:`biaslab.pipeline.Pipeline.images`."""
         return self.pipeline.images(kind)
 
     def judgements(self, kind: str, *, model: str = "", optional: bool = False) -> pd.DataFrame:
-        """Return judgements of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
+        """Return judgements of images of a kind; see :meth:`biaslab.pipeline.Pipeline.judgements`.
 
-        ``model`` is one of :attr:`pipelines`; empty for the study's model. With ``optional``, a source without these
-        images gives a table without rows, and the reason is printed.
+        ``model`` is a key of :attr:`pipelines`, or empty for the study's model. With ``optional``, the result has no
+        rows if the source lacks these images, and the reason is printed.
 
         Raises:
             UnknownNameError: The study has no such model.
@@ -254,10 +254,11 @@ class Study:
     # -- analyses that take long -------------------------------------------------------------------------
 
     def memoize(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
-        """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
+        """Return ``analysis(*frames, **options)`` from a cache on disk, or compute it.
 
-        Seed, replicates and confidence are the study's, where the analysis takes them. The result is cached on disk
-        under the frames, the options and the code of the analysis. RunError: The disk is full.
+        The analysis is a pure function, such as ``paradox.amplification``. If it accepts seed, replicates and
+        confidence, these are the study's. The key of the cached result contains the frames, the options and the code of
+        the analysis. Raises RunError: The disk is full.
         """
         accepted = signature(analysis).parameters
         options = {name: value for name, value in self.draws.items() if name in accepted} | options
@@ -295,7 +296,7 @@ class Study:
     # -- results -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """Return a text with the source of inputs, the model, the seed and the folder of results."""
+        """Return a text that states the source of inputs, the model, the seed and the folder of results."""
         model = redact.basename(self.model)
         if sources.makes_images(self.source):
             model = redact.basename(self._request.generating_model)
@@ -311,17 +312,16 @@ class Study:
         return f"Study: {origin}\n  model   {model}\n  seed    {self.seed}\n  results {destination}"
 
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
-        """Write a table for the report and return it as written: checked, with its columns in declared order, others
-        after them.
+        """Save a table for the report, and return it as saved: checked, with declared columns first and in order.
 
         ``name`` is ``<paper>_<name>``, as declared in the paper's ``tables.yaml``, or a name of your own, such as
-        ``my_table``, which is written unchanged. A table without rows is written with its columns; the report does not
-        list it.
+        ``my_table``. A table with a name of your own is saved unchanged. A table without rows is saved with its
+        columns, and the report does not list it.
 
         Raises:
             InputError: The table does not fit its declaration.
-            ParameterError: The name has other characters than lower-case letters, digits and underscores.
-            UnknownNameError: The name begins like a paper's tables, and no such table is declared.
+            ParameterError: The name contains characters other than lower-case letters, digits and underscores.
+            UnknownNameError: The name begins with the name of a paper, and no such table is declared.
         """
         _check_name(name)
         frame = tables.check(frame, name)
@@ -334,12 +334,12 @@ class Study:
         return frame
 
     def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableLayout:
-        """Return rows of a table laid out for a notebook, as :func:`biaslab.schema.table_layout.lay_out`.
+        """Return rows of a table, formatted for a notebook (see :func:`biaslab.schema.table_layout.lay_out`).
 
         Args:
-            frame: What :meth:`save` returned, or a subset of it.
-            columns: The columns to show, in order; all by default.
-            name: The table that declares the columns, for rows not from :meth:`save`.
+            frame: The result of :meth:`save`, or a subset of its rows.
+            columns: The columns to show, in order; by default all.
+            name: The table that declares the columns, if the rows are not from :meth:`save`.
 
         Raises:
             ParameterError: The rows have no table name.
@@ -353,22 +353,23 @@ class Study:
     def show(
         self, name: str, figure: Figure, *, text: str = "", model_shown: str = "", main: bool = False, **facts: Any
     ) -> None:
-        """Show a figure with its title and caption, write it for the report, and close it.
+        """Show a figure with its title and caption, save it for the report, and close it.
 
-        A figure without data is not written; its text is printed instead.
+        A figure without data is not saved; its text is printed instead.
 
         Args:
             name: ``<paper>_<name>``: lower-case words joined by underscores.
             figure: The figure.
-            text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
-            model_shown: One of :attr:`pipelines`, whose images it shows; with several pipelines, titles name it.
-            main: Whether the report's first page shows it.
-            facts: Values for the names in braces in the text, in addition to ``level`` (that of intervals, such as
-                ``95%``); ``title`` and ``caption`` of a figure of your own.
+            text: Name of the figure's text in the paper's ``texts.yaml``; by default the name of the figure.
+            model_shown: The key in :attr:`pipelines` of the model whose images the figure shows. With several
+                pipelines, the title names this model.
+            main: Whether the report's first page shows the figure.
+            facts: Values for the names in braces in the text. ``level``, such as ``95%`` for 95% intervals, is added.
+                For a figure of your own, ``title`` and ``caption``.
 
         Raises:
-            ParameterError: The name has other characters, or a value for the text is missing.
-            UnknownNameError: The name begins like a paper's figures, and there is no such text.
+            ParameterError: The name contains other characters, or a value for the text is missing.
+            UnknownNameError: The name begins with the name of a paper, and there is no such text.
         """
         import matplotlib as mpl
         import matplotlib.pyplot as plt
@@ -421,9 +422,9 @@ class Study:
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
-        """Show an answer for rows of a table, such as ``paradox.answers.baseline``, and record it for the report.
+        """Show an answer, such as ``paradox.answers.baseline``, for rows of a table, and record it for the report.
 
-        Without a result, a message is printed. InputError: The rows lack columns that the answer reads.
+        If there is no result, a message is printed. Raises InputError: The rows lack columns that the answer needs.
         """
         findings = answer.findings(frame, confidence=self.confidence)
         self.report_findings(findings, main=answer.main, card=answer.card, card_printed=answer.card_printed)
@@ -431,10 +432,11 @@ class Study:
     def report_findings(
         self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0
     ) -> None:
-        """Show findings, or lists of them, and record them for the report; without findings, a message is printed.
+        """Show findings, or lists of findings, and record them for the report; without findings, a message is printed.
 
-        The report shows ``main`` findings first in their paper. ``card`` is their place among the cards at its top,
-        from 1; ``card_printed`` replaces it if the numbers of all their models are printed by papers.
+        The report shows ``main`` findings first in the section of their paper. ``card`` is their position among the
+        cards at the top of the report, from 1. ``card_printed`` replaces it if the values of all their models are
+        published values.
         """
         from IPython import get_ipython
         from IPython.display import display
@@ -457,7 +459,7 @@ class Study:
 
     @property
     def printed_models(self) -> set[str]:
-        """Models for which every measurement read so far is printed by a paper."""
+        """Models for which all measurements read so far are published values."""
         by_table = {
             name: set(frame["model"])
             for name, frame in self._inputs.items()
@@ -468,7 +470,7 @@ class Study:
 
     @cached_property
     def describe_generation(self) -> str:
-        """How the images of this study were generated, in one sentence per model; empty for printed numbers."""
+        """How the images of this study were generated, in one sentence per model; empty for published values."""
         name = "pipeline_settings"
         if not self.has_table(name):
             return ""
@@ -489,7 +491,7 @@ class Study:
         return " ".join(sentences)
 
     def _record(self, kind: str, record: dict) -> None:
-        """Add a record; it replaces an earlier one with the same keys."""
+        """Add a record; it replaces an earlier record with the same keys."""
         keys = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
         other_records = [r for r in self._records[kind] if any(r[k] != record[k] for k in keys)]
         self._records[kind] = [*other_records, record]

@@ -1,4 +1,4 @@
-"""What attention really was: recorded where a pipeline computes it, head by head and step by step."""
+"""Reference attention, recorded where a pipeline computes it, by head and step."""
 
 import contextlib
 from collections import defaultdict
@@ -13,23 +13,23 @@ def diffusers(one_thread):
 
 @pytest.fixture
 def recorded_unet(monkeypatch):
-    """Return a function that lets a U-Net note its cross-attention, ``(rows, heads, places, columns)``, by layer."""
+    """Return a function that lets a U-Net record its cross-attention, ``(rows, heads, places, columns)``, by layer."""
 
     def record(unet) -> dict:
         from diffusers.models.attention_processor import AttnProcessor
 
         unet.set_attn_processor(AttnProcessor())
-        found = defaultdict(list)
+        recorded = defaultdict(list)
         for name, module in unet.named_modules():
             if name.endswith(".attn2"):
 
                 def scores(*given, name=name, module=module, plain=module.get_attention_scores):
                     probabilities = plain(*given)
-                    found[name].append(probabilities.unflatten(0, (-1, module.heads)))
+                    recorded[name].append(probabilities.unflatten(0, (-1, module.heads)))
                     return probabilities
 
                 monkeypatch.setattr(module, "get_attention_scores", scores)
-        return found
+        return recorded
 
     return record
 
@@ -39,14 +39,14 @@ def recorded_joint(monkeypatch):
     """Return attention of text and image together, ``(rows, heads, places, places)`` a call, in the order of calls."""
     import torch
 
-    found, plain = [], torch.nn.functional.scaled_dot_product_attention
+    recorded, plain = [], torch.nn.functional.scaled_dot_product_attention
 
     def attend(query, key, value, *given, **options):
-        found.append((query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).softmax(-1))
+        recorded.append((query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).softmax(-1))
         return plain(query, key, value, *given, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
-    return found
+    return recorded
 
 
 @pytest.fixture
@@ -55,15 +55,15 @@ def watching():
     from biaslab.attribution.attention import capture, columns
 
     def watch(generator, texts, words, **options):
-        found = []
+        recorded = []
 
         @contextlib.contextmanager
-        def watch_batch(chosen):
-            here = columns(generator.pipe, [texts[i] for i in chosen], [words[i] for i in chosen])
-            with capture(generator.pipe, here, **options) as attention:
+        def watch_batch(rows):
+            word_columns = columns(generator.pipe, [texts[i] for i in rows], [words[i] for i in rows])
+            with capture(generator.pipe, word_columns, **options) as attention:
                 yield
-            found.append(attention)
+            recorded.append(attention)
 
-        return watch_batch, found
+        return watch_batch, recorded
 
     return watch

@@ -1,4 +1,4 @@
-"""Images and maps of a table of prompts: made at once, kept, and found again."""
+"""Images and maps of a table of prompts, generated together and cached."""
 
 import numpy as np
 import pandas as pd
@@ -15,42 +15,42 @@ PROMPTS = pd.DataFrame(
     [("p", "a photo of a nurse", 2, ["nurse", "dog"]), ("q", "the face of a pilot", 1, ("pilot", "face"))],
     columns=["prompt_id", "text", "n_images", "words"],
 )
-GIVEN = settings("")[1]
+SETTINGS = settings("")[1]
 
 
-def made(folder, store, prompts=PROMPTS, **more):
-    return AttendedImages(prompts, folder, GIVEN, seed=1, cache=store, **more).complete(progress=False)
+def generate(folder, store, prompts=PROMPTS, **more):
+    return AttendedImages(prompts, folder, SETTINGS, seed=1, cache=store, **more).complete(progress=False)
 
 
 @pytest.mark.long
-def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
+def test_attended_images_and_maps_are_cached(folders, tmp_path, monkeypatch):
     store, folder = ResultCache(tmp_path), folders("sd1")
-    first = made(folder, store)
+    first = generate(folder, store)
     assert list(first.table["image_id"]) == ["p/0", "p/1", "q/0"]
-    with monkeypatch.context() as patched:
-        patched.setattr("biaslab.generation.loading.load_pipeline", None)
-        again = made(folder, store)
+    with monkeypatch.context() as patch:
+        patch.setattr("biaslab.generation.loading.load_pipeline", None)
+        reloaded = generate(folder, store)
     keys = [("p", 0), ("p", 1), ("q", 0)]
     words = [["nurse", "dog"]] * 2 + [["pilot", "face"]]
     texts = ["a photo of a nurse"] * 2 + ["the face of a pilot"]
-    images, maps = generate_with_attention(load(folder, GIVEN), texts, keys, 1, words)
-    asked = ["q/0", "p/1", "p/0"]
-    np.testing.assert_array_equal(again.read(asked), images[::-1])
-    for found, other in zip(again.word_maps(asked), maps[::-1], strict=True):
-        np.testing.assert_array_equal(found.maps, other.maps)
-        assert (found.words, found.missing) == (other.words, other.missing)
-    assert again.word_maps(["p/0"])[0].missing == {"dog": "not in the text"}
+    images, maps = generate_with_attention(load(folder, SETTINGS), texts, keys, 1, words)
+    requested = ["q/0", "p/1", "p/0"]
+    np.testing.assert_array_equal(reloaded.read(requested), images[::-1])
+    for result, other in zip(reloaded.word_maps(requested), maps[::-1], strict=True):
+        np.testing.assert_array_equal(result.maps, other.maps)
+        assert (result.words, result.missing) == (other.words, other.missing)
+    assert reloaded.word_maps(["p/0"])[0].missing == {"dog": "not in the text"}
     with pytest.raises(InputError, match="no image 'p/7'"):
-        again.word_maps(["p/7"])
+        reloaded.word_maps(["p/7"])
     # They are the images that are made without maps.
-    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, cache=store).complete(progress=False)
-    np.testing.assert_array_equal(plain.read(asked), again.read(asked))
+    plain = GeneratedImages(PROMPTS, folder, SETTINGS, seed=1, cache=store).complete(progress=False)
+    np.testing.assert_array_equal(plain.read(requested), reloaded.read(requested))
 
 
-def test_other_words_are_mapped_anew(folders, tmp_path):
+def test_attended_images_of_other_words_are_recomputed(folders, tmp_path):
     store, folder = ResultCache(tmp_path), folders("sd1")
-    first = made(folder, store)
-    other = made(folder, store, PROMPTS.assign(words=[["photo"], []]))
+    first = generate(folder, store)
+    other = generate(folder, store, PROMPTS.assign(words=[["photo"], []]))
     assert other.digest != first.digest
     assert [m.words for m in other.word_maps(["p/1", "q/0"])] == [("photo",), ()]
-    assert [m.words for m in made(folder, store).word_maps(["p/1", "q/0"])] == [("nurse",), ("pilot", "face")]
+    assert [m.words for m in generate(folder, store).word_maps(["p/1", "q/0"])] == [("nurse",), ("pilot", "face")]

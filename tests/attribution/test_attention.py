@@ -1,4 +1,4 @@
-"""Sums of attention against what pipelines computed, and what must not change while they are taken."""
+"""Sums of attention compared with pipelines' own, and side effects of capturing that must not occur."""
 
 from types import SimpleNamespace
 
@@ -36,21 +36,21 @@ def expected_sums(recorded: dict, images: int, places=PLACES) -> dict:
             for i, of_prompt in enumerate(probabilities[-images:]):
                 for head, of_head in enumerate(of_prompt):
                     for j, tokens in enumerate(places[i].values()):
-                        seen = of_head[:, tokens].mean(1).numpy()
-                        sums[name, i, head, j] = sums.get((name, i, head, j), 0) + seen
+                        share = of_head[:, tokens].mean(1).numpy()
+                        sums[name, i, head, j] = sums.get((name, i, head, j), 0) + share
     return sums
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("guidance", [3.0, 1.0])
-def test_sums_are_those_of_what_the_network_computed_and_maps_their_mean(recorded_unet, watching, guidance):
+def test_attention_sums_and_maps_match_recorded(recorded_unet, watching, guidance):
     import torch
 
     generator = mini(guidance_scale=guidance)
-    watch, found = watching(generator, TEXTS, WORDS)
+    watch, result = watching(generator, TEXTS, WORDS)
     recorded = recorded_unet(generator.pipe.unet)
     generator.images(TEXTS, KEYS, 1, watch=watch)
-    (attention,) = found
+    (attention,) = result
     # The middle block's attention is recorded, and there is a prompts' half where there is guidance only.
     rows = [len(p) for p in recorded["mid_block.attentions.0.transformer_blocks.0.attn2"]]
     assert rows == [6 if guidance > 1 else 3] * 2
@@ -67,7 +67,9 @@ def test_sums_are_those_of_what_the_network_computed_and_maps_their_mean(recorde
     # A text with one word has nothing in the place of the second.
     assert not any(total[2, :, 1].any() for total in attention.sums.values())
     of_heads = [of_head for total in attention.sums.values() for of_head in total.unbind(1)]
-    on_grid = [torch.nn.functional.interpolate(each, (16, 24), mode="bicubic").clamp(min=0) for each in of_heads]
+    on_grid = [
+        torch.nn.functional.interpolate(head_map, (16, 24), mode="bicubic").clamp(min=0) for head_map in of_heads
+    ]
     # 6 layers, 4 heads and 2 steps.
     np.testing.assert_allclose(attention.maps().numpy(), sum(on_grid).numpy() / 48, rtol=1e-4, atol=1e-8)
 
@@ -88,29 +90,29 @@ def daam(recorded: dict, images: int, latent, size, places=PLACES) -> dict:
             for of_head in of_prompt:
                 on_grid = interpolate(of_head.T.reshape(1, -1, *grid), latent, mode="bicubic").clamp(min=0)
                 maps.setdefault(i, []).append(on_grid[0])
-    found = {}
+    result = {}
     for i, words in enumerate(places):
         whole = torch.stack(maps[i]).mean(0)
         for word, tokens in words.items():
             on_image = interpolate(whole[tokens].mean(0)[None, None], size, mode="bicubic")[0, 0]
             scaled = (on_image - on_image.min()) / (on_image.max() - on_image.min() + 1e-8)
-            found[i, word] = (scaled > 0.35).numpy()
-    return found
+            result[i, word] = (scaled > 0.35).numpy()
+    return result
 
 
 def agreement(made, expected: dict, size) -> float:
     """Return the share of pixels in which masks agree."""
-    same = []
+    agrees = []
     for i, maps in enumerate(made):
         masks = word_masks(maps.maps, *size)
-        same += [masks[j] == expected[i, word] for j, word in enumerate(maps.words)]
-    assert len(same) == len(expected)
-    return np.mean(same)
+        agrees += [masks[j] == expected[i, word] for j, word in enumerate(maps.words)]
+    assert len(agrees) == len(expected)
+    return np.mean(agrees)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("model", "size"), [("mini", (64, 96)), ("mini", (96, 64)), ("sdxl", (32, 48))])
-def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
+def test_word_masks_match_daam(folders, recorded_unet, model, size):
     given = {"height": size[0], "width": size[1]}
     generator = mini(steps=4, **given) if model == "mini" else tiny(folders(model), **given)
     recorded = recorded_unet(generator.pipe.unet)
@@ -125,12 +127,12 @@ def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["sd3", "flux"])
-def test_joint_attention(folders, recorded_joint, watching, family):
+def test_joint_attention_sums_match_recorded(folders, recorded_joint, watching, family):
     generator = tiny(folders(family))
-    watch, found = watching(generator, TEXTS, WORDS)
+    watch, result = watching(generator, TEXTS, WORDS)
     with_t5 = 12 + 256 if family == "sd3" else 512
     generator.images(TEXTS, KEYS, 1, watch=watch)
-    (attention,) = found
+    (attention,) = result
     # Images of 32 x 48 pixels are latents of 16 x 24, which are read in patches of 2 x 2.
     places = 8 * 12
     is_text = columns(generator.pipe, TEXTS, WORDS).is_text
@@ -159,7 +161,7 @@ def test_joint_attention(folders, recorded_joint, watching, family):
     np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-7)
 
 
-def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders, recorded_joint, watching):
+def test_joint_attention_with_norms_and_dual_layers(folders, recorded_joint, watching):
     import torch
     from diffusers import SD3Transformer2DModel
 
@@ -168,14 +170,14 @@ def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders,
     torch.manual_seed(3)
     # As Stable Diffusion 3.5 has it: the second attention of the first block is of the image alone.
     generator.pipe.transformer = SD3Transformer2DModel.from_config({**config, "dual_attention_layers": (0,)})
-    watch, found = watching(generator, TEXTS, WORDS)
+    watch, result = watching(generator, TEXTS, WORDS)
     generator.images(TEXTS, KEYS, 1, watch=watch)
     is_text = torch.from_numpy(columns(generator.pipe, TEXTS, WORDS).is_text)
     joint = [p for p in recorded_joint if p.shape[-1] == 12 + 256 + 96]
-    alone = [p for p in recorded_joint if p.shape[2:] == (96, 96)]
-    assert (len(joint), len(alone)) == (4, 2)
+    separate = [p for p in recorded_joint if p.shape[2:] == (96, 96)]
+    assert (len(joint), len(separate)) == (4, 2)
     for k in (0, 1):
-        total = found[0].sums[Part(f"transformer_blocks.{k}.attn", -1)]
+        total = result[0].sums[Part(f"transformer_blocks.{k}.attn", -1)]
         of_words = [p[-3:, :, :96, 96:] * is_text[:, None, None, :] for p in joint[k::2]]
         of_words = sum(p / p.sum(-1, keepdims=True) for p in of_words)
         expected = of_words[0, ..., 5] + of_words[0, ..., 12 + 5]
@@ -189,13 +191,13 @@ def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders,
 @pytest.mark.parametrize(
     ("family", "dtype"), [("sd1", "bfloat16"), *((name, "float32") for name in ("sd1", "sdxl", "sd3", "flux"))]
 )
-def test_images_are_byte_identical(folders, family, dtype):
+def test_images_with_attention_are_byte_identical(folders, family, dtype):
     generator = tiny(folders(family), dtype=dtype)
     plain = generator.images(TEXTS, KEYS, 1)
-    before = hooks(generator)
+    hooks_before = hooks(generator)
     images, maps = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
-    assert hooks(generator) == before
+    assert hooks(generator) == hooks_before
     assert [len(m.maps) for m in maps] == [2, 2, 1]
     assert {m.maps.dtype.name for m in maps} == {"uint8"}
 
@@ -208,45 +210,45 @@ def hooks(generator) -> int:
 
 def test_maps_do_not_depend_on_batches(folders):
     generator = tiny(folders("sd1"), batch_size=3)
-    small, less = (generator.with_settings(generator.settings.with_changes(batch_size=n)) for n in (1, 2))
-    together = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)[1]
-    alone = generate_with_attention(small, TEXTS, KEYS, 1, WORDS)[1]
-    pairs = generate_with_attention(less, TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]
-    for whole, *others in zip(together, alone, pairs, strict=True):
+    small, pairs_generator = (generator.with_settings(generator.settings.with_changes(batch_size=n)) for n in (1, 2))
+    batched = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)[1]
+    separate = generate_with_attention(small, TEXTS, KEYS, 1, WORDS)[1]
+    pairs = generate_with_attention(pairs_generator, TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]
+    for whole, *others in zip(batched, separate, pairs, strict=True):
         for other in others:
             assert (other.words, other.missing) == (whole.words, whole.missing)
             assert np.abs(whole.maps.astype(int) - other.maps).max() <= 1
 
 
-def test_hooks_go_whatever_happens(folders):
+def test_capture_removes_hooks_after_error(folders):
     generator = tiny(folders("sd1"))
-    before = hooks(generator)
-    here = columns(generator.pipe, TEXTS[:1], WORDS[:1])
-    with pytest.raises(KeyError, match="stop"), capture(generator.pipe, here):
-        assert hooks(generator) > before
+    hooks_before = hooks(generator)
+    word_columns = columns(generator.pipe, TEXTS[:1], WORDS[:1])
+    with pytest.raises(KeyError, match="stop"), capture(generator.pipe, word_columns):
+        assert hooks(generator) > hooks_before
         raise KeyError("stop")
-    assert hooks(generator) == before
+    assert hooks(generator) == hooks_before
 
 
-def test_steps_are_kept_apart(folders, watching):
+def test_capture_by_step_sums_to_total(folders, watching):
     generator, totals = tiny(folders("sd1"), steps=3), []
     for by_step in (False, True):
-        watch, found = watching(generator, TEXTS, WORDS, by_step=by_step)
+        watch, result = watching(generator, TEXTS, WORDS, by_step=by_step)
         generator.images(TEXTS, KEYS, 1, watch=watch)
-        totals += found
-    whole, apart = totals
-    assert ({p.step for p in whole.sums}, {p.step for p in apart.sums}) == ({-1}, {0, 1, 2})
+        totals += result
+    whole, by_step_sums = totals
+    assert ({p.step for p in whole.sums}, {p.step for p in by_step_sums.sums}) == ({-1}, {0, 1, 2})
     for layer in {p.layer for p in whole.sums}:
-        parts = [apart.sums[Part(layer, k)].numpy() for k in range(3)]
+        parts = [by_step_sums.sums[Part(layer, k)].numpy() for k in range(3)]
         np.testing.assert_allclose(sum(parts), whole.sums[Part(layer, -1)].numpy(), rtol=1e-5)
-    of_steps = sum(apart.maps(k) for k in range(3)) / 3
-    np.testing.assert_allclose(of_steps.numpy(), apart.maps().numpy(), rtol=1e-4, atol=1e-8)
+    of_steps = sum(by_step_sums.maps(k) for k in range(3)) / 3
+    np.testing.assert_allclose(of_steps.numpy(), by_step_sums.maps().numpy(), rtol=1e-4, atol=1e-8)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------
 
 
-def test_fused_and_compiled_networks_are_refused(folders):
+def test_check_refuses_fused_and_compiled_networks(folders):
     generator = tiny(folders("sd1"))
     generator.pipe.unet.fuse_qkv_projections()
     with pytest.raises(ParameterError, match=r"attn2 are fused.*unfuse_qkv_projections\(\)"):
@@ -256,7 +258,7 @@ def test_fused_and_compiled_networks_are_refused(folders):
         if getattr(module, "fused_projections", False):
             module.fused_projections = False
     check(generator.pipe)
-    # As compiling leaves it.
+    # The state after compiling.
     generator.pipe.unet._compiled_call_impl = generator.pipe.unet.forward
     with pytest.raises(ParameterError, match=r"is compiled.*generation\.compile"):
         check(generator.pipe)
@@ -266,7 +268,7 @@ def test_fused_and_compiled_networks_are_refused(folders):
         check(pipe)
 
 
-def test_other_pipelines_are_refused(folders):
+def test_check_refuses_other_pipelines(folders):
     generator = tiny(folders("sd1"))
     with pytest.raises(ParameterError, match=r"SimpleNamespace.*Use one of StableDiffusionPipeline"):
         check(SimpleNamespace(unet=generator.pipe.unet))
@@ -276,7 +278,7 @@ def test_other_pipelines_are_refused(folders):
         check(generator.pipe)
 
 
-def test_processors_that_go_around_the_projections_are_told(folders):
+def test_processor_without_projections_is_refused(folders):
     generator = tiny(folders("sd1"))
 
     class Around:
@@ -288,23 +290,23 @@ def test_processors_that_go_around_the_projections_are_told(folders):
         generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
 
 
-def test_arguments_are_checked(folders):
+def test_capture_refuses_wrong_number_of_texts(folders):
     generator = tiny(folders("sd1"))
-    here, message = columns(generator.pipe, TEXTS, WORDS), "3 images with texts of 12 columns.*given 2 x 12"
-    with pytest.raises(RunError, match=message), capture(generator.pipe, here):
+    word_columns, message = columns(generator.pipe, TEXTS, WORDS), "3 images with texts of 12 columns.*given 2 x 12"
+    with pytest.raises(RunError, match=message), capture(generator.pipe, word_columns):
         generator.images(TEXTS[:1], KEYS[:1], 1)
 
 
 # -- maps and masks ----------------------------------------------------------------------------------------
 
 
-def test_maps_are_kept_in_256_levels_on_64_places_at_most():
+def test_word_maps_are_limited_in_levels_and_size():
     import torch
 
     ramp = torch.arange(128.0).repeat(96, 1)
     attention = torch.stack([ramp / 1000, torch.full((96, 128), 0.3)])[None]
-    placed = Columns([("ramp", "flat")], [{"dog": "cut"}], np.zeros(0), np.zeros(0))
-    (made,) = word_maps(attention, placed)
+    word_columns_given = Columns([("ramp", "flat")], [{"dog": "cut"}], np.zeros(0), np.zeros(0))
+    (made,) = word_maps(attention, word_columns_given)
     assert (made.words, made.missing, made.maps.shape) == (("ramp", "flat"), {"dog": "cut"}, (2, 48, 64))
     # Pairs of columns have the means 0.5, 2.5, … 126.5: k-th of 0 to 63 is k / 63 of the range.
     np.testing.assert_array_equal(made.maps[0, 0], np.round(np.arange(64) / 63 * 255))

@@ -1,4 +1,4 @@
-"""What words cover of objects, against plain loops over pixels, and the groups that follow from it."""
+"""Coverage of objects by word maps, compared with plain loops over pixels."""
 
 import itertools
 
@@ -28,18 +28,18 @@ def instance(image_id, number, name, mask=None, box=(0, 0, 1, 1), size=(SIZE, SI
 
 def brute_force(rows, words, regions):
     """Return the largest coverage of each object by all words and by words for people, pixel by pixel."""
-    out = []
+    coverages = []
     for row in rows.to_dict("records"):
         (mask,) = masks_of(pd.DataFrame([row]), SIZE, SIZE)
         pixels = [(y, x) for y in range(mask.shape[0]) for x in range(mask.shape[1]) if mask[y, x]]
         shares = [np.mean([r[p] for p in pixels]) if pixels else np.nan for r in regions]
         humans = [s for s, w in zip(shares, words, strict=True) if w.lower() in ("woman", "people")]
-        out.append((max(shares, default=0), max(humans, default=0)))
-    return np.array(out)
+        coverages.append((max(shares, default=0), max(humans, default=0)))
+    return np.array(coverages)
 
 
 @pytest.mark.parametrize("held", [2**26, 1])
-def test_the_largest_coverage(monkeypatch, held):
+def test_word_coverage_matches_pixel_loop(monkeypatch, held):
     monkeypatch.setattr(dependency, "_MAX_PIXELS", held)
     rng = np.random.default_rng(1)
     words = ("a", "Woman", "hat", "people")
@@ -50,26 +50,26 @@ def test_the_largest_coverage(monkeypatch, held):
         [instance("a", k, "x", mask) for k, mask in enumerate(masks)]
         + [instance("a", 4, "x", box=(0.1, 0.2, 0.6, 0.9))]
     )
-    found = dependency.word_coverage(rows, words, maps, 0.5)
+    result = dependency.word_coverage(rows, words, maps, 0.5)
     expected = brute_force(rows, words, regions)
-    np.testing.assert_allclose(found[["coverage", "human_coverage"]].to_numpy(float), expected)
-    assert found["region"].tolist() == ["mask"] * 4 + ["box"]
-    assert np.isnan(found["coverage"][2]) and found["word"][2] == ""
+    np.testing.assert_allclose(result[["coverage", "human_coverage"]].to_numpy(float), expected)
+    assert result["region"].tolist() == ["mask"] * 4 + ["box"]
+    assert np.isnan(result["coverage"][2]) and result["word"][2] == ""
     for k in (0, 1, 3, 4):
         (mask,) = masks_of(rows.iloc[[k]])
         shares = [(mask & r).sum() for r in regions]
-        assert found["word"][k] == words[int(np.argmax(shares))]
+        assert result["word"][k] == words[int(np.argmax(shares))]
 
 
-def test_boxes_without_a_size():
+def test_word_coverage_of_boxes_without_size():
     rows = pd.DataFrame([instance("a", 0, "y", box=(0, 0.5, 0.75, 1), size=(np.nan, np.nan))])
     left_half = np.array([[[255, 0]]], np.uint8)
-    found = dependency.word_coverage(rows, ("x",), left_half, 0.5)
-    assert found["coverage"].tolist() == pytest.approx([2 / 3]) and found["region"].tolist() == ["box"]
+    result = dependency.word_coverage(rows, ("x",), left_half, 0.5)
+    assert result["coverage"].tolist() == pytest.approx([2 / 3]) and result["region"].tolist() == ["box"]
     # Without a word there is nothing to cover it.
-    none = dependency.word_coverage(rows, (), left_half[:0], 0.5)
-    assert none["coverage"].tolist() == none["human_coverage"].tolist() == [0]
-    assert none["word"].tolist() == [""]
+    no_words = dependency.word_coverage(rows, (), left_half[:0], 0.5)
+    assert no_words["coverage"].tolist() == no_words["human_coverage"].tolist() == [0]
+    assert no_words["word"].tolist() == [""]
 
 
 class Maps:
@@ -87,22 +87,23 @@ class Maps:
         return [self._maps[i] for i in image_ids]
 
 
-def test_objects_of_images_are_compared_once(tmp_path):
+def test_measure_coverage_compares_objects_once(tmp_path):
     rng = np.random.default_rng(4)
     rows = pd.DataFrame(
         [instance(i, k, "x", rng.random((SIZE, SIZE)) < 0.3) for i, k in itertools.product("abc", range(2))]
     ).sample(frac=1, random_state=0)
     images, store = Maps("abc"), ResultCache(tmp_path)
-    found = dependency.measure_coverage(images, rows, cache=store, progress=False)
+    result = dependency.measure_coverage(images, rows, cache=store, progress=False)
     keys = ["image_id", "instance"]
-    assert found[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()
-    for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
+    assert result[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()
+    for row, coverage_row in zip(rows.to_dict("records"), result.itertuples(), strict=True):
         (maps,) = images.word_maps([row["image_id"]])
         regions = word_masks(maps.maps, SIZE, SIZE)
         np.testing.assert_allclose(
-            [covered.coverage, covered.human_coverage], brute_force(pd.DataFrame([row]), maps.words, regions)[0]
+            [coverage_row.coverage, coverage_row.human_coverage],
+            brute_force(pd.DataFrame([row]), maps.words, regions)[0],
         )
     images.asked.clear()
-    pd.testing.assert_frame_equal(dependency.measure_coverage(images, rows, cache=store, progress=False), found)
+    pd.testing.assert_frame_equal(dependency.measure_coverage(images, rows, cache=store, progress=False), result)
     assert images.asked == []
     assert dependency.measure_coverage(images, rows[:0], cache=store, progress=False).empty

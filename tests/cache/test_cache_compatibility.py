@@ -1,4 +1,4 @@
-"""Purchases, answers, downloads and ratings in a store that the code of 66c4b31c wrote are found by that of today.
+"""Purchases, answers, downloads and annotations in a cache written by the code of 66c4b31c are found by today's.
 
 There is no network here, so that a request for anything that has another key than it had then fails. No key depends on
 biaslab's code:
@@ -10,7 +10,7 @@ biaslab's code:
 - an image that was fetched by caption_id, from the folder of fetched images as ``captions.training_images``;
 - a rating by image_id, that is prompt_id and index, or the caption_id; and by position, where people stand in pairs.
 
-So prompt_ids, caption_ids, texts and seeds are among the keys. None of it may change: somebody has paid for it.
+So prompt_ids, caption_ids, texts and seeds are among the keys. None of them may change: the results were paid for.
 """
 
 import contextlib
@@ -21,57 +21,57 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from stores import asked
+from stores import stored_requests
 
 from biaslab.cache import pruning
 from biaslab.endpoints.purchases import ImagePurchases
 from biaslab.errors import RunError
 
-WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"
-OLD = {p.relative_to(WRITTEN): p.read_bytes() for p in WRITTEN.rglob("*") if p.is_file()}
+STORED_FOLDER = Path(__file__).parent / "stores" / "66c4b31c"
+OLD = {p.relative_to(STORED_FOLDER): p.read_bytes() for p in STORED_FOLDER.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
-def looked_for(monkeypatch):
-    """Return the servers that are looked for; none is to be reached."""
+def requested_hosts(monkeypatch):
+    """Return the requested hosts; none can be reached."""
     hosts = []
 
     def refuse(host, *_, **__):
         hosts.append(host.decode() if isinstance(host, bytes) else host)
         raise OSError("Nobody answers.")
 
-    monkeypatch.setenv(asked.KEY, "sk-none")
+    monkeypatch.setenv(stored_requests.KEY, "sk-none")
     monkeypatch.setattr("socket.getaddrinfo", refuse)
     monkeypatch.setattr("socket.socket.connect", refuse)
     return hosts
 
 
 @pytest.fixture
-def folder(tmp_path, looked_for):
-    """Return a copy of the folder; the test fails where a server was asked for."""
-    yield Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
-    assert not looked_for
+def folder(tmp_path, requested_hosts):
+    """Return a copy of the folder; the test fails if a host was requested."""
+    yield Path(shutil.copytree(STORED_FOLDER, tmp_path / "copy"))
+    assert not requested_hosts
 
 
 @pytest.fixture(scope="module")
-def told():
-    """Return what came back when the folder was written."""
-    return json.loads((WRITTEN / "found.json").read_text(encoding="utf-8"))
+def expected_results():
+    """Return the results at the time when the folder was written."""
+    return json.loads((STORED_FOLDER / "found.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("what", asked.FOUND)
-def test_all_of_it_is_found_again(folder, told, what):
-    if what in ("images", "critiques") and asked.shown() != told["shown to the critic"]:
+@pytest.mark.parametrize("what", stored_requests.FOUND)
+def test_old_cache_contents_are_found(folder, expected_results, what):
+    if what in ("images", "critiques") and stored_requests.shown() != expected_results["shown to the critic"]:
         pytest.skip("this version of Pillow encodes images differently, so the critic's requests differ")
-    found = asked.FOUND[what](folder)
-    assert found and found == told[what]
+    actual = stored_requests.FOUND[what](folder)
+    assert actual and actual == expected_results[what]
     # Nothing of the old store is changed, and a second run copies nothing twice.
     assert {p: (folder / p).read_bytes() for p in OLD} == OLD
-    assert asked.FOUND[what](folder) == found
+    assert stored_requests.FOUND[what](folder) == actual
     if what == "images":
         # Each image with the request that bought it, and that of the second pair, which the critic saw; one request
         # that the server failed. That one and the refusal cost nothing.
-        n = sum(map(len, found.values())) + 1
+        n = sum(map(len, actual.values())) + 1
         assert n == 26
         with contextlib.closing(sqlite3.connect(folder / "store" / "purchases.sqlite")) as database:
             costs = database.execute("select cost from charges").fetchall()
@@ -80,7 +80,7 @@ def test_all_of_it_is_found_again(folder, told, what):
         assert left == [(n, 0)]
 
 
-def test_a_reply_that_was_not_worked_up_is_kept_by_the_import(folder):
+def test_import_keeps_unprocessed_reply(folder):
     (left,) = (folder / "store").glob("bought_images/*/replies/*.json")
     ledger = ImagePurchases(left.parents[1])
     ledger.load()
@@ -94,37 +94,37 @@ def test_a_reply_that_was_not_worked_up_is_kept_by_the_import(folder):
     [("bought.jsonl", b""), ("bought.jsonl", b'"x'), ("answers.jsonl", b'"x')],
     ids=["a line is missing", "a line is changed", "an answer is changed"],
 )
-def test_a_damaged_line_of_an_old_store_is_named_and_nothing_is_asked(folder, name, damage):
+def test_damaged_line_of_old_cache_is_refused(folder, name, damage):
     path = next((folder / "store").rglob(name))
     lines = path.read_bytes().splitlines(keepends=True)
     lines[1:2] = [lines[1].replace(b'"', damage, 1)] if damage else []
     path.write_bytes(b"".join(lines))
     for _ in range(2):
         with pytest.raises(RunError, match=rf"Line 2 of .*{name} is damaged.*Restore a copy"):
-            asked.paraphrases(folder)
+            stored_requests.paraphrases(folder)
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_half_a_line_that_a_killed_process_left_stands_for_nothing(folder, told):
+def test_incomplete_last_line_of_old_cache_is_ignored(folder, expected_results):
     for name in ("bought.jsonl", "answers.jsonl"):
         for path in (folder / "store").rglob(name):
-            path.write_bytes((whole := path.read_bytes()) + whole[:40])
-    assert asked.paraphrases(folder) == told["paraphrases"]
+            path.write_bytes((content := path.read_bytes()) + content[:40])
+    assert stored_requests.paraphrases(folder) == expected_results["paraphrases"]
 
 
-def test_none_of_it_is_pruned(folder):
-    found = pruning.results(folder / "store")
-    assert sorted(result.stage for result in found) == ["answers", "answers", "bought_images", "downloads"]
-    assert not any(result.is_computed for result in found)
+def test_prune_keeps_old_purchases(folder):
+    actual = pruning.results(folder / "store")
+    assert sorted(result.stage for result in actual) == ["answers", "answers", "bought_images", "downloads"]
+    assert not any(result.is_computed for result in actual)
     assert pruning.prune(folder / "store", delete=True) == ([], [])
 
 
-@pytest.mark.parametrize("stage", asked.KEPT)
-def test_where_it_is_gone_it_would_be_asked_for(tmp_path, looked_for, stage):
-    """The tests above can fail: without the store's folder, a server is looked for."""
-    folder = Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
+@pytest.mark.parametrize("stage", stored_requests.KEPT)
+def test_missing_old_cache_causes_requests(tmp_path, requested_hosts, stage):
+    """The tests above can fail: without the cached folder, a host is requested."""
+    folder = Path(shutil.copytree(STORED_FOLDER, tmp_path / "copy"))
     shutil.rmtree(folder / "store" / stage)
-    ask = {"answers": asked.paraphrases, "bought_images": asked.judged}[stage]
+    ask = {"answers": stored_requests.paraphrases, "bought_images": stored_requests.judged}[stage]
     with pytest.raises(RunError):
         ask(folder)
-    assert set(looked_for) == {"endpoint.invalid"}
+    assert set(requested_hosts) == {"endpoint.invalid"}

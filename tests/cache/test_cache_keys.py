@@ -19,14 +19,14 @@ from biaslab.cache import code_digest
 from biaslab.errors import ParameterError
 from biaslab.runs import params, resume
 
-HERE = Path(biaslab.__file__).parent
+PACKAGE_FOLDER = Path(biaslab.__file__).parent
 
-# -- packages that bring something -------------------------------------------------------------------------
+# -- plugin packages ---------------------------------------------------------------------------------------
 
 
 def forget():
-    for cached in (plugins._find_entry_points, code_digest._path, code_digest._source, code_digest._file_hash):
-        cached.cache_clear()
+    for cached_function in (plugins._find_entry_points, code_digest._path, code_digest._source, code_digest._file_hash):
+        cached_function.cache_clear()
 
 
 @pytest.fixture
@@ -70,47 +70,47 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
+def test_entry_digest_follows_code_and_version(site, tmp_path, form):
     value, files, path = FORMS[form]
     entry = site(value, files)
-    before = code_digest.entry_digest(entry)
-    assert code_digest.entry_digest(site(value, files)) == before
-    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
-    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
+    digest_before = code_digest.entry_digest(entry)
+    assert code_digest.entry_digest(site(value, files)) == digest_before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "# A comment.\n"})) == digest_before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "Y = 1\n"})) != digest_before
     # By its version, too.
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.entry_digest(site(value, files, "2.0")) != before
+    assert code_digest.entry_digest(site(value, files, "2.0")) != digest_before
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.entry_digest(site(value, files)) == before
+    assert code_digest.entry_digest(site(value, files)) == digest_before
 
 
-def test_data_and_weights_count_where_a_module_reads_files(site):
+def test_entry_digest_covers_data_of_file_readers(site):
     entry = site("guest.measure:measure", PACKAGE)
-    before, code = (
+    digest_before, code = (
         code_digest.entry_digest(entry),
         code_digest.function_digests(importlib.import_module("guest.measure").measure),
     )
     assert set(code) == {"guest.measure", "guest.inner"}
-    for path, text, same in (
+    for path, text, is_same in (
         ("guest/words.json", "[2]", False),
         ("guest/weights/model.safetensors", "2", False),
         ("guest/beside.py", "X = 2\n", True),
     ):
         site("guest.measure:measure", {**PACKAGE, path: text})
-        assert (code_digest.entry_digest(entry) == before) is same, path
-        # Stages that use what it brings are keyed alike.
-        assert (code_digest.function_digests(importlib.import_module("guest.measure").measure) == code) is same, path
+        assert (code_digest.entry_digest(entry) == digest_before) is is_same, path
+        # Keys of stages that use the plugin behave the same.
+        assert (code_digest.function_digests(importlib.import_module("guest.measure").measure) == code) is is_same, path
         site("guest.measure:measure", PACKAGE)
 
 
-def test_what_is_not_there_is_said(site):
+def test_entry_digest_of_missing_module_is_refused(site):
     for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
         entry = site(value, PACKAGE)
         with pytest.raises(ParameterError, match=f"^guest refers to the module {module}, whose source file is missing"):
             code_digest.entry_digest(entry)
 
 
-def test_where_a_package_lies_does_not_matter(site, tmp_path, monkeypatch):
+def test_entry_digest_ignores_location(site, tmp_path, monkeypatch):
     entry = site("guest.measure:measure", PACKAGE)
     first = code_digest.entry_digest(entry)
     sys.modules.pop("guest", None)
@@ -121,7 +121,7 @@ def test_where_a_package_lies_does_not_matter(site, tmp_path, monkeypatch):
     assert code_digest.entry_digest(entry) == first
 
 
-# -- the world, and the rooms of this package --------------------------------------------------------------
+# -- the world, and the packages of biaslab ----------------------------------------------------------------
 
 KEYS = """
 import json, sys
@@ -210,7 +210,7 @@ OF_WORLD = {
 }
 OF_PARADOX = {"published paradox", "paradox of images"}
 NOTEBOOKS = {*OF_PARADOX, "published triplets"}
-# A line more in a file, and whose keys that changes.
+# An added line in a file, and the keys that it changes.
 CHANGES = {
     "biaslab_world/render.py": OF_WORLD,
     "biaslab/generation/generator.py": {"images generated", *NOTEBOOKS},
@@ -227,24 +227,24 @@ CHANGES = {
 
 
 def told(folder, script, *given, **environment):
-    """Return what a program says in JSON, in a process of its own."""
-    done = subprocess.run(
+    """Run a program in a separate process and return its JSON output."""
+    completed = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, *given],
         capture_output=True,
         text=True,
         cwd=folder,
         env={**os.environ, "BIASLAB_CACHE": str(folder / "none"), **environment},
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
 
 
 @pytest.mark.long
-def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, root):
+def test_code_change_affects_only_dependent_keys(tmp_path, root):
     world = pytest.importorskip("biaslab_world", reason="needs biaslab-world")
     # Copies of both packages elsewhere, which are imported in their place.
     site, ignored = tmp_path / "site", shutil.ignore_patterns("__pycache__", "weights")
-    shutil.copytree(HERE, site / "biaslab", ignore=ignored)
+    shutil.copytree(PACKAGE_FOLDER, site / "biaslab", ignore=ignored)
     of_world = Path(world.__file__).parent
     shutil.copytree(of_world, site / "biaslab_world", ignore=ignored)
     (site / "biaslab_world" / "weights").symlink_to(of_world / "weights")
@@ -252,38 +252,38 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     changes = json.dumps({path: str(site / path) for path in CHANGES})
     keys, changed = told(tmp_path, KEYS, tmp_path / "work", root / "notebooks", changes, PYTHONPATH=str(site))
     assert {path: set(names) for path, names in changed.items()} == CHANGES
-    # What lies elsewhere is the same.
-    own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert code_digest._hash(resume.notebook_code(own), []) == keys["published paradox"]
+    # The original packages have the same keys.
+    original = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
+    assert code_digest._hash(resume.notebook_code(original), []) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
 
-IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
+IMPORTS = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 
 
-def counted(*cells, takes=()):
+def counted_modules(*cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
     notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, used_tables=frozenset(takes))
     return {name.removeprefix("biaslab.") for name in resume.notebook_code(notebook)}
 
 
-def test_papers_count_whose_tables_are_taken():
-    def printed(*cells, takes=()):
-        found = counted(*cells, takes=takes)
-        return {name.split(".")[1] for name in found if name.endswith(".printed")}
+def test_notebook_code_covers_papers_of_used_tables():
+    def printed_papers(*cells, takes=()):
+        result = counted_modules(*cells, takes=takes)
+        return {name.split(".")[1] for name in result if name.endswith(".printed")}
 
-    found = counted(IMPORTED, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
-    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judges.judge"} <= found
-    # How images were made is a table of the paradox.
-    assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paradox", "paired", "dalleval"}
-    # Nobody knows whose these are.
-    assert printed(takes=["name_name"]) == {"paradox", "paired", "dalleval", "triplets"}
+    result = counted_modules(IMPORTS, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
+    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judges.judge"} <= result
+    # The table of generation settings belongs to the paradox.
+    assert printed_papers(takes=["paired_run_score", "dalleval_mad"]) == {"paradox", "paired", "dalleval"}
+    # Tables of unknown papers.
+    assert printed_papers(takes=["name_name"]) == {"paradox", "paired", "dalleval", "triplets"}
 
 
 # -- what a published notebook runs ------------------------------------------------------------------------
 
-TRACED = """
+TRACE_SCRIPT = """
 import contextlib, importlib, json, os, sys, tempfile
 os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
@@ -322,9 +322,9 @@ RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "tr
 
 
 @pytest.mark.long
-def test_a_published_notebook_runs_nothing_that_its_key_leaves_out(tmp_path, root):
+def test_published_notebook_runs_only_code_in_its_key(tmp_path, root):
     """One of each paper, with those that ask for images which a published source has not."""
-    found = told(tmp_path, TRACED, root / "notebooks", *RUN, tmp_path)
-    assert {name: left_out for name, (left_out, _) in found.items()} == {name: [] for name in RUN}
-    # A trace that saw little would prove nothing.
-    assert all(n >= 15 for _, n in found.values())
+    result = told(tmp_path, TRACE_SCRIPT, root / "notebooks", *RUN, tmp_path)
+    assert {name: left_out for name, (left_out, _) in result.items()} == {name: [] for name in RUN}
+    # The trace must not be nearly empty.
+    assert all(n >= 15 for _, n in result.values())

@@ -1,4 +1,4 @@
-"""The digest of code changes with all that a result comes from, and with nothing that only people read."""
+"""The digest of code covers everything that affects a result, and no comments or prose."""
 
 import ast
 import functools
@@ -65,8 +65,8 @@ FILES = {
 
 
 def forget():
-    for cached in (code_digest._path, code_digest._source, code_digest._file_hash):
-        cached.cache_clear()
+    for cached_function in (code_digest._path, code_digest._source, code_digest._file_hash):
+        cached_function.cache_clear()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def package(tmp_path, monkeypatch):
     forget()
 
 
-def test_the_modules_are_those_that_are_imported_or_named(package):
+def test_function_digests_list_imported_and_named_modules(package):
     names = ("stage", "tools", "near", "late", "named", "entry", "rooms", "rooms.doors", "whole", "whole.part")
     names += ("dotted.inner",)
     assert set(package()) == {"package:torch", "guest", *(f"guest.{name}" for name in names)}
@@ -124,50 +124,50 @@ SILENT = {
 
 
 @pytest.mark.parametrize("what", CHANGES | SILENT)
-def test_code_that_matters_changes_the_key_and_the_rest_does_not(package, what):
+def test_function_digests_change_with_effective_code_only(package, what):
     path, old, new = (CHANGES | SILENT)[what]
-    before = package()
+    digest_before = package()
     assert FILES[path].count(old) == 1
-    assert (package({path: FILES[path].replace(old, new)}) != before) == (what in CHANGES)
+    assert (package({path: FILES[path].replace(old, new)}) != digest_before) == (what in CHANGES)
 
 
-def test_a_source_that_changes_while_the_process_runs_is_read_again(package, tmp_path):
-    before = package()
+def test_function_digests_reread_changed_source(package, tmp_path):
+    digest_before = package()
     path = tmp_path / "guest/near.py"
     path.write_text("def neighbour():\n    return 2\n")
     os.utime(path, (1.7e9, 1.7e9))
-    assert code_digest.function_digests("guest.stage") != before
+    assert code_digest.function_digests("guest.stage") != digest_before
 
 
-def test_the_classes_of_held_objects_count(package):
+def test_function_digests_cover_classes_of_held_objects(package):
     package()
     model = importlib.import_module("guest.held").Model()
     assert "guest.held" in code_digest.function_digests(partial(len, model))
-    # In the attributes of another object as well, unless they come and go with its use.
+    # In the attributes of another object as well, except lazily computed ones.
     holder, kind = importlib.import_module("guest.held").Model(), type(model)
     holder.model = types.MethodType(lambda self: self, importlib.import_module("guest.tools"))
     assert {"guest.held", "guest.tools"} <= set(code_digest.function_digests(holder))
     kind.lazy = cached_property(lambda self: importlib.import_module("guest.apart"))
     kind.lazy.__set_name__(kind, "lazy")
-    before = code_digest.function_digests(model)
-    assert model.lazy.x == 1 and code_digest.function_digests(model) == before
+    digest_before = code_digest.function_digests(model)
+    assert model.lazy.x == 1 and code_digest.function_digests(model) == digest_before
     for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
         del sys.modules[name]
 
 
-def test_cells_import_modules(package):
+def test_imported_modules_of_cells(package):
     package()
     cells = ["%matplotlib inline\nfrom guest import tools", "tools.other()", "from guest.rooms import (\n  doors\n)"]
     assert code_digest.imported_modules(cells) == {f"guest{name}" for name in ("", ".tools", ".rooms", ".rooms.doors")}
     # Of a cell that is not Python as well.
-    broken = ["%%time\nfrom guest import near\nimport torch, guest.late\nx = !ls ("]
-    assert code_digest.imported_modules(broken) == {"guest", "guest.near", "guest.late"}
+    broken_cells = ["%%time\nfrom guest import near\nimport torch, guest.late\nx = !ls ("]
+    assert code_digest.imported_modules(broken_cells) == {"guest", "guest.near", "guest.late"}
 
 
 # -- functions of notebooks and tests ----------------------------------------------------------------------
 
 
-def holding(value):
+def make_function(value):
     def work(rows):
         return value
 
@@ -177,34 +177,34 @@ def holding(value):
 LEVEL = 1
 
 
-def leveled(rows):
+def scale_by_level(rows):
     return rows * LEVEL
 
 
-def test_functions_from_elsewhere_count_with_the_values_that_they_hold():
+def test_digest_covers_values_held_by_functions():
     values = [1, 1.0, "1", (1,), [1], {1: 1}, {1}, np.ones(1), np.ones(2), np.zeros(1), pd.DataFrame({"a": [1]})]
-    found = [code_digest.digest(holding(value)) for value in values]
-    assert len(set(found)) == len(values)
-    assert found == [code_digest.digest(holding(value)) for value in values]
+    result = [code_digest.digest(make_function(value)) for value in values]
+    assert len(set(result)) == len(values)
+    assert result == [code_digest.digest(make_function(value)) for value in values]
     assert code_digest.digest(lambda rows: 1) != code_digest.digest(lambda rows: 2)
-    assert code_digest.digest(holding(leveled)) != code_digest.digest(holding(holding(1)))
-    assert code_digest.digest(holding([leveled])) != code_digest.digest(holding([holding(1)]))
-    assert code_digest.digest(partial(leveled, 1)) != code_digest.digest(partial(leveled, 2))
-    assert "function:" in "".join(code_digest.function_digests(functools.cache(holding(1))))
+    assert code_digest.digest(make_function(scale_by_level)) != code_digest.digest(make_function(make_function(1)))
+    assert code_digest.digest(make_function([scale_by_level])) != code_digest.digest(make_function([make_function(1)]))
+    assert code_digest.digest(partial(scale_by_level, 1)) != code_digest.digest(partial(scale_by_level, 2))
+    assert "function:" in "".join(code_digest.function_digests(functools.cache(make_function(1))))
 
     # The values that functions of this package hold are inputs of a stage; the code of held functions counts.
-    def given(value):
-        held = types.FunctionType((lambda: value).__code__, {}, closure=(types.CellType(value),))
-        held.__module__ = "biaslab.errors"
-        return code_digest.digest(held)
+    def package_digest(value):
+        holder_function = types.FunctionType((lambda: value).__code__, {}, closure=(types.CellType(value),))
+        holder_function.__module__ = "biaslab.errors"
+        return code_digest.digest(holder_function)
 
-    assert given(1) == given(2) and given(holding(1)) != given(leveled)
+    assert package_digest(1) == package_digest(2) and package_digest(make_function(1)) != package_digest(scale_by_level)
 
 
-def test_a_global_that_a_function_reads_changes_its_key(monkeypatch):
-    before = code_digest.digest(leveled)
+def test_digest_covers_globals_read_by_function(monkeypatch):
+    digest_before = code_digest.digest(scale_by_level)
     monkeypatch.setitem(globals(), "LEVEL", 2)
-    assert code_digest.digest(leveled) != before
+    assert code_digest.digest(scale_by_level) != digest_before
 
 
 CELL = '''
@@ -246,7 +246,7 @@ def work(rows: list):
     """Work."""
     return [aside.scaled(helper(row)) for row in rows if Judge().answer(row) and row in {"women", "men", "unclear"}]
 '''
-# What a change of the notebook's code does to the digest.
+# Whether a change of the notebook's code changes the digest.
 OF_CELL = {
     ("LEVEL = 1", "LEVEL = 2"): True,
     ("row + LEVEL", "row - LEVEL"): True,
@@ -274,58 +274,60 @@ print(json.dumps([digest(cell) for cell in json.loads(sys.stdin.read())]))
 """
 
 
-def test_a_function_of_a_notebook_is_keyed_by_its_code_and_helpers_in_every_process(tmp_path):
+def test_notebook_function_digest_is_equal_in_all_processes(tmp_path):
     cells = [CELL, *(CELL.replace(*change) for change in OF_CELL)]
     assert len(set(cells)) == len(cells)
 
-    def told(seed, aside):
+    def run_digests(seed, aside):
         (tmp_path / "aside.py").write_text(f"def scaled(x):\n    return {aside} * x\n")
         path = os.pathsep.join([str(tmp_path), *sys.path])
         env = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", IN_PROCESS]
-        done = subprocess.run(command, input=json.dumps(cells), capture_output=True, text=True, env=env, check=True)
-        return json.loads(done.stdout)
+        completed = subprocess.run(
+            command, input=json.dumps(cells), capture_output=True, text=True, env=env, check=True
+        )
+        return json.loads(completed.stdout)
 
-    first, *found = told("1", 2)
-    assert {change: digest != first for change, digest in zip(OF_CELL, found, strict=True)} == OF_CELL
-    assert told("2", 2) == [first, *found]
+    first, *result = run_digests("1", 2)
+    assert {change: digest != first for change, digest in zip(OF_CELL, result, strict=True)} == OF_CELL
+    assert run_digests("2", 2) == [first, *result]
     # A module next to the notebook.
-    assert told("1", 3)[0] != first
+    assert run_digests("1", 3)[0] != first
 
 
-def test_a_module_that_no_source_names_is_known(root):
+def test_dynamic_imports_are_limited_to_known_modules(root):
     """Imports by names that are made at run time are few.
 
     Who needs them adds the modules itself, planning decides about no number, and headlines of a run, and who is in its
     pictures, are read by commands alone.
     """
-    found = set()
+    result = set()
     for path in (root / "biaslab").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "import_module" in text or "__import__" in text else ():
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                named = node.args and isinstance(node.args[0], ast.Constant)
-                if name in ("import_module", "__import__") and not named:
-                    found.add(path.relative_to(root / "biaslab").as_posix())
+                is_literal = node.args and isinstance(node.args[0], ast.Constant)
+                if name in ("import_module", "__import__") and not is_literal:
+                    result.add(path.relative_to(root / "biaslab").as_posix())
     runs = {f"runs/{name}.py" for name in ("annotation_page", "generated_images", "jobs")}
-    assert found == {"execution/kernels.py", "planning/measures.py", *runs}
+    assert result == {"execution/kernels.py", "planning/measures.py", *runs}
 
 
-def test_digest_of_a_partial_that_wraps_work_is_that_of_the_work():
+def test_digest_of_wrapped_partial_is_that_of_work():
     work = partial(indicate, "gazetteer", {})
-    watched = partial(lambda log, work, rows: work(rows), "log", work)
-    assert code_digest.function_digests(watched) != code_digest.function_digests(work)
-    watched.__wrapped__ = work
-    assert code_digest.function_digests(watched) == code_digest.function_digests(work)
+    wrapped_work = partial(lambda log, work, rows: work(rows), "log", work)
+    assert code_digest.function_digests(wrapped_work) != code_digest.function_digests(work)
+    wrapped_work.__wrapped__ = work
+    assert code_digest.function_digests(wrapped_work) == code_digest.function_digests(work)
 
 
-def test_digest_values_that_a_function_holds_count_unless_own_code_is_given_it():
-    def holding(value):
+def test_digest_ignores_held_values_given_to_own_code():
+    def make_function(value):
         return lambda: value
 
-    assert code_digest.function_digests(holding(1)) != code_digest.function_digests(holding(2))
+    assert code_digest.function_digests(make_function(1)) != code_digest.function_digests(make_function(2))
     # What a stage's own code is given is an input of the stage.
-    assert code_digest.function_digests(partial(indicate, holding(1))) == code_digest.function_digests(
-        partial(indicate, holding(2))
+    assert code_digest.function_digests(partial(indicate, make_function(1))) == code_digest.function_digests(
+        partial(indicate, make_function(2))
     )

@@ -1,4 +1,4 @@
-"""The captions of Conceptual Captions' validation split, where they are to be found."""
+"""The captions of Conceptual Captions' validation split, if the file is present."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""What img2dataset 1.47 leaves, written by hand: its names of files, columns, statuses and messages."""
+"""Output in the format of img2dataset 1.47: file names, columns, statuses and messages."""
 
 import hashlib
 import io
@@ -27,8 +27,11 @@ def write(folder: Path, kind: str, shards: list[dict], *, columns=COLUMNS) -> Pa
                 texts = {"json": json.dumps(row), "txt": row["caption"]}
                 files |= {f"{row['key']}.jpg": given} | {f"{row['key']}.{e}": t.encode() for e, t in texts.items()}
             else:
-                resized = "decod" in given or "too" in given
-                row |= {"status": "failed_to_resize" if resized else "failed_to_download", "error_message": given}
+                failed_to_resize = "decod" in given or "too" in given
+                row |= {
+                    "status": "failed_to_resize" if failed_to_resize else "failed_to_download",
+                    "error_message": given,
+                }
             rows.append(row)
         # Threads end in any order.
         pd.DataFrame(rows[::-1])[list(columns)].to_parquet(folder / f"{number:05d}.parquet")

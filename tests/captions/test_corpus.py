@@ -1,4 +1,4 @@
-"""Captions from the embedded world, files and datasets, behind one contract."""
+"""Captions from the synthetic world, files and datasets, behind one interface."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def write(path, rows=ROWS):
     return path
 
 
-def read(corpus, size=2):
+def read_all(corpus, size=2):
     return pd.concat(list(corpus.batches(size)), ignore_index=True)
 
 
@@ -44,26 +44,26 @@ KINDS = ("csv", "tsv", "jsonl", "ndjson", "txt")
 
 
 @pytest.mark.parametrize("ending", ["parquet", *KINDS, *(kind + ".gz" for kind in ("csv", "jsonl", "txt"))])
-def test_every_kind_of_file_gives_the_same(tmp_path, ending):
+def test_corpus_files_of_each_kind_give_same_captions(tmp_path, ending):
     corpus = open_corpus(str(write(tmp_path / f"some.{ending}")))
-    table = read(corpus)
+    table = read_all(corpus)
     texts = [t.replace("\n", " ") if "txt" in ending else t for t, _ in ROWS]
     assert table["text"].tolist() == texts
     assert table["caption_id"].tolist() == [f"some.{ending}-{i:09d}" for i in range(5)]
     if "txt" not in ending:
         assert table["n"].astype(int).tolist() == [1, 2, 3, 4, 5]
     # Ids do not depend on how rows fall into batches.
-    pd.testing.assert_frame_equal(table, read(corpus, 4))
+    pd.testing.assert_frame_equal(table, read_all(corpus, 4))
     assert corpus.images is None
     assert open_corpus(str(tmp_path / f"some.{ending}"), max_captions=3).digest != corpus.digest
-    assert read(open_corpus(str(tmp_path / f"some.{ending}"), max_captions=3))["text"].tolist() == texts[:3]
+    assert read_all(open_corpus(str(tmp_path / f"some.{ending}"), max_captions=3))["text"].tolist() == texts[:3]
 
 
-def test_columns_by_parameter(tmp_path):
+def test_corpus_columns_are_mapped_by_setting(tmp_path):
     frame = pd.DataFrame({"words": ["a", None], "key": ["x1", "x2"], "rank": [7, 8], "URL": ["u", "v"]})
     frame.to_parquet(tmp_path / "own.parquet")
     path = str(tmp_path / "own.parquet")
-    table = read(open_corpus(path, columns={"text": "words", "caption_id": "key"}))
+    table = read_all(open_corpus(path, columns={"text": "words", "caption_id": "key"}))
     assert table.to_dict("list") == {
         "caption_id": ["x1", "x2"],
         "text": ["a", ""],
@@ -77,14 +77,14 @@ def test_columns_by_parameter(tmp_path):
         ({"text": 3}, ParameterError, "maps 'text' to 3"),
     ):
         with pytest.raises(error, match=said):
-            read(open_corpus(path, columns=columns))
+            read_all(open_corpus(path, columns=columns))
 
 
-def test_no_column_of_a_corpus_takes_the_place_of_another(tmp_path):
-    """Columns that stages add, and columns of equal names, keep apart; the names do not depend on the batch."""
+def test_corpus_columns_never_clash(tmp_path):
+    """Columns that stages add and columns with equal names are renamed; names do not depend on the batch."""
     path = tmp_path / "own.csv"
     path.write_text("text,gender,gender,corpus_gender,url2,occupation\na nurse,f,g,h,u,o\n")
-    table = read(open_corpus(str(path), columns={"url": "url2"}))
+    table = read_all(open_corpus(str(path), columns={"url": "url2"}))
     assert table.drop(columns="caption_id").to_dict("list") == {
         "text": ["a nurse"],
         "url": ["u"],
@@ -95,21 +95,21 @@ def test_no_column_of_a_corpus_takes_the_place_of_another(tmp_path):
     }
 
 
-def test_dates_beyond_those_of_python_are_carried_as_texts(tmp_path):
-    """Day 100,000,000 since 1970 lies in the year 275,760, which no date of Python reaches."""
+def test_corpus_dates_beyond_python_are_text(tmp_path):
+    """Day 100,000,000 since 1970 is in the year 275,760, beyond Python's dates."""
     days = pa.array([0, 10**8], pa.int32()).view(pa.date32())
     zone = pa.array([0, None], pa.timestamp("s", tz="Nowhere/None"))
     table = pa.table({"text": ["a nurse", "nurse"], "day": days, "at": zone, "ns": pa.array([1, 2], pa.time64("ns"))})
     pq.write_table(table, tmp_path / "a.parquet")
     corpus = open_corpus(str(tmp_path / "a.parquet"))
-    found = search(corpus, ["nurse"], progress=False).captions.sort_values("caption_id", ignore_index=True)
-    for got in (read(corpus), found):
-        assert got["day"][0] == "1970-01-01" and "100000000" in got["day"][1]
-        assert got["at"][0] == "1970-01-01 00:00:00.000Z" and pd.isna(got["at"][1])
-        assert got["ns"].tolist() == ["00:00:00.000000001", "00:00:00.000000002"]
+    result = search(corpus, ["nurse"], progress=False).captions.sort_values("caption_id", ignore_index=True)
+    for captions_table in (read_all(corpus), result):
+        assert captions_table["day"][0] == "1970-01-01" and "100000000" in captions_table["day"][1]
+        assert captions_table["at"][0] == "1970-01-01 00:00:00.000Z" and pd.isna(captions_table["at"][1])
+        assert captions_table["ns"].tolist() == ["00:00:00.000000001", "00:00:00.000000002"]
 
 
-# -- published sets ------------------------------------------------------------------------------------------
+# -- published datasets --------------------------------------------------------------------------------------
 
 LAION = {"SAMPLE_ID": [7.0, 7.0], "URL": ["u", None], "TEXT": ["a nurse", None], "HEIGHT": [3, 4]}
 LAION |= {"WIDTH": [3, 4], "LICENSE": ["?", "?"], "NSFW": ["UNLIKELY"] * 2, "similarity": [0.3, 0.4]}
@@ -127,17 +127,17 @@ DATACOMP = {"uid": ["00a", "00b"], "url": ["u", "v"], "text": ["a nurse", ""], "
         (DATACOMP, ["00a", "00b"], ["sha256"]),
     ],
 )
-def test_published_sets_are_known_by_their_columns(tmp_path, columns, ids, carried):
+def test_published_datasets_are_known_by_columns(tmp_path, columns, ids, carried):
     pd.DataFrame(columns).to_parquet(tmp_path / "part-0.parquet")
     path = str(tmp_path / "*.parquet")
-    table = read(open_corpus(path))
+    table = read_all(open_corpus(path))
     assert table["text"].tolist() == ["a nurse", ""]
     assert table["url"].tolist() == ["u", "v" if "v" in str(columns) else ""]
     assert table["caption_id"].tolist() == (ids or [f"part-0.parquet-{i:09d}" for i in range(2)])
     assert table.columns.tolist() == ["caption_id", "text", "url", *carried]
-    # A column that is named comes before those that are known.
-    other = read(open_corpus(path, columns={"text": carried[0]}))
-    assert other["text"].tolist() == [str(v) for v in columns[carried[0]]]
+    # A configured column takes precedence over known ones.
+    renamed = read_all(open_corpus(path, columns={"text": carried[0]}))
+    assert renamed["text"].tolist() == [str(v) for v in columns[carried[0]]]
 
 
 @pytest.mark.parametrize(("name", "url_first"), [("cc12m.tsv", True), ("Train_GCC-training.tsv.gz", False)])
@@ -148,36 +148,39 @@ def test_conceptual_captions_have_no_header(tmp_path, name, url_first):
     lines = ["\t".join(r if url_first else r[::-1]) if any(r) else "" for r in rows]
     path = tmp_path / name
     path.write_bytes(PACK.get(path.suffix, bytes)(("\n".join(lines) + "\n").encode()))
-    table = read(open_corpus(str(path)))
-    # Where the URL stands last, what is before the last tab is the caption.
+    table = read_all(open_corpus(str(path)))
+    # If the URL is last, the caption is everything before the last tab.
     assert list(zip(table["url"], table["text"], strict=True)) == [r for r in rows if any(r)]
     path.write_bytes(PACK.get(path.suffix, bytes)(b'url\tcaption\nhttp://a\t"a, b"\n'))
-    assert read(open_corpus(str(path)))[["url", "text"]].to_numpy().tolist() == [["http://a", "a, b"]]
+    assert read_all(open_corpus(str(path)))[["url", "text"]].to_numpy().tolist() == [["http://a", "a, b"]]
 
 
 # -- ids -----------------------------------------------------------------------------------------------------
 
 
-def test_ids_that_are_missing_or_too_long_are_made(tmp_path):
+def test_missing_or_long_ids_are_generated(tmp_path):
     frame = pd.DataFrame({"text": list("abcd"), "id": [5.0, None, 2**53, 7.5], "key": ["k", "", None, "x" * 201]})
     frame.to_parquet(tmp_path / "a.parquet")
-    made = [f"a.parquet-{i:09d}" for i in range(4)]
+    generated_ids = [f"a.parquet-{i:09d}" for i in range(4)]
     path = str(tmp_path / "a.parquet")
-    ids = read(open_corpus(path, columns={"caption_id": "id"}))["caption_id"].tolist()
+    ids = read_all(open_corpus(path, columns={"caption_id": "id"}))["caption_id"].tolist()
     # A column of whole numbers that misses one is read as floats: they are whole again.
-    assert ids == ["5", made[1], "9007199254740992", "7.5"]
-    assert read(open_corpus(path, columns={"caption_id": "key"}))["caption_id"].tolist() == ["k", *made[1:]]
+    assert ids == ["5", generated_ids[1], "9007199254740992", "7.5"]
+    assert read_all(open_corpus(path, columns={"caption_id": "key"}))["caption_id"].tolist() == [
+        "k",
+        *generated_ids[1:],
+    ]
 
 
-def test_digest_follows_content_and_columns(tmp_path):
+def test_corpus_digest_follows_content_and_columns(tmp_path):
     path = write(tmp_path / "a.csv")
     digests = [open_corpus(str(path), columns=columns).digest for columns in ({}, {"text": "n"}, {})]
     write(path, [("a nursE", 1), *ROWS[1:]])
     assert digests[0] == digests[2] and len({*digests, open_corpus(str(path)).digest}) == 3
 
 
-def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
-    """The search takes them; the pipeline, which finds images by them, says so and how to do without."""
+def test_duplicate_ids_are_refused_by_pipeline(tmp_path):
+    """The search accepts them; the pipeline, which finds images by id, refuses them with a fix."""
     rows = {"id": ["1", "1", "2", "2", "3"], "text": ["a nurse", "a nurse", "a chef", "a cook", "a nurse and a chef"]}
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     settings = {
@@ -186,8 +189,8 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     }
 
     def captions(occupation, **more):
-        given = Settings.from_mapping(settings).with_changes(captions={"occupations": occupation, **more})
-        return Pipeline("fake", given, progress=False).captions()
+        configuration = Settings.from_mapping(settings).with_changes(captions={"occupations": occupation, **more})
+        return Pipeline("fake", configuration, progress=False).captions()
 
     for occupation in (["nurse"], ["chef", "cook"]):
         with pytest.raises(InputError, match=r"have the id '[12]'"):
@@ -199,7 +202,7 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
 # -- hostile files -------------------------------------------------------------------------------------------
 
 
-def test_texts_that_are_no_utf8_are_read_from_every_kind_of_file(tmp_path):
+def test_invalid_utf8_is_replaced_in_each_kind_of_file(tmp_path):
     bad, good = b"caf\xe9 \xff", "caf\ufffd \ufffd"
     (tmp_path / "a.csv").write_bytes(b"text,n\n" + bad + b",1\n")
     (tmp_path / "a.tsv").write_bytes(b"text\tn\n" + bad + b"\t1\n")
@@ -211,28 +214,28 @@ def test_texts_that_are_no_utf8_are_read_from_every_kind_of_file(tmp_path):
     pq.write_table(pa.table({"text": texts, "other": texts}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": pa.array([bad], pa.binary())}), tmp_path / "b.parquet")
     for name in ("a.csv", "a.tsv", "a.jsonl", "a.txt", "a.parquet", "b.parquet"):
-        table = read(open_corpus(str(tmp_path / name)))
+        table = read_all(open_corpus(str(tmp_path / name)))
         assert table["text"].tolist() == [good], name
-    assert read(open_corpus(str(tmp_path / "a.parquet")))["other"].tolist() == [good]
+    assert read_all(open_corpus(str(tmp_path / "a.parquet")))["other"].tolist() == [good]
 
 
-def test_half_characters_and_control_characters_in_json(tmp_path):
+def test_json_surrogates_and_control_characters_are_read(tmp_path):
     lines = [r'{"text": "half \ud83e", "k\udc00": "\ud83e\uddd1"}', '{"text": "nul \0 and \x1b raw"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    table = read(open_corpus(str(tmp_path / "a.jsonl")))
+    table = read_all(open_corpus(str(tmp_path / "a.jsonl")))
     assert table["text"].tolist() == ["half \ufffd", "nul \0 and \x1b raw"]
     assert table["k\ufffd"].tolist()[0] == "\U0001f9d1"
     pa.array(table["text"])  # fits in Arrow
 
 
-def test_json_of_every_kind_is_carried_as_text(tmp_path, caplog):
+def test_json_values_are_carried_as_text(tmp_path, caplog):
     lines = [
         {"text": "a", "x": 1, "y": True, "list": [1], "z": None},
         {"text": "b", "x": "one", "y": 2.5, "object": {"a": 1}, "late": 7},
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with caplog.at_level(logging.WARNING):
-        table = read(open_corpus(str(tmp_path / "a.jsonl")), size=8)
+        table = read_all(open_corpus(str(tmp_path / "a.jsonl")), size=8)
     assert table[["text", "x", "y"]].to_numpy().tolist() == [["a", "1", "true"], ["b", "one", "2.5"]]
     assert table["z"].isna().all()
     assert table["late"].isna().tolist() == [True, False] and table["late"][1] == "7"
@@ -241,16 +244,16 @@ def test_json_of_every_kind_is_carried_as_text(tmp_path, caplog):
     assert caplog.text.count("are ignored") == 1
 
 
-def test_ever_new_keys_do_not_make_ever_more_columns(tmp_path):
+def test_json_keys_are_limited_in_number(tmp_path):
     lines = [json.dumps({f"key{i}": i, "k" * 300: 1, "n": i}) for i in range(500)]
     lines.append(json.dumps({"text": "late"}))
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    table = read(open_corpus(str(tmp_path / "a.jsonl")), size=1000)
+    table = read_all(open_corpus(str(tmp_path / "a.jsonl")), size=1000)
     assert len(table) == 501 and table["text"].iloc[-1] == "late"
     assert len(table.columns) <= 104
 
 
-def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
+def test_list_object_and_byte_columns_are_left_out(tmp_path, caplog):
     table = pa.table(
         {
             "text": ["a nurse", None],
@@ -264,14 +267,14 @@ def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
     )
     pq.write_table(table, tmp_path / "a.parquet")
     with caplog.at_level(logging.WARNING):
-        found = read(open_corpus(str(tmp_path / "a.parquet")))
-    assert list(found) == ["caption_id", "text", "kind", "none", "n"]
-    assert found["kind"].tolist() == ["a", "b"]
+        result = read_all(open_corpus(str(tmp_path / "a.parquet")))
+    assert list(result) == ["caption_id", "text", "kind", "none", "n"]
+    assert result["kind"].tolist() == ["a", "b"]
     assert "a.parquet: columns of lists, objects or bytes are ignored: boxes, image, raw." in caplog.text
 
 
 @pytest.mark.long
-def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
+def test_memory_is_bounded_for_megabyte_lines(tmp_path, monkeypatch):
     """20 MB of captions of 0.5 MB each in every kind of file, with room for 1 MB: they are never together in memory."""
     monkeypatch.setattr(module, "_BATCH_BYTES", 2**20)
     long = ("a nurse " * 2**16)[: 2**19]
@@ -283,18 +286,18 @@ def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
     del texts
     for name in ("a.txt", "a.csv", "a.jsonl", "a.parquet"):
         tracemalloc.start()
-        before, n, most = pa.total_allocated_bytes(), 0, 0
+        allocated_before, n, peak = pa.total_allocated_bytes(), 0, 0
         for batch in open_corpus(str(tmp_path / name)).batches():
             assert all(len(t) > 2**19 for t in batch["text"])
             n += len(batch)
-            most = max(most, pa.total_allocated_bytes() - before)
+            peak = max(peak, pa.total_allocated_bytes() - allocated_before)
         assert n == 40
         assert tracemalloc.get_traced_memory()[1] < 9 * 2**20, name
-        assert most < 15 * 2**20, name
+        assert peak < 15 * 2**20, name
         tracemalloc.stop()
 
 
-def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
+def test_overlong_line_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "LONGEST_LINE", 1000)
     for name, content in (
         ("a.txt", b"x" * 1001),
@@ -303,37 +306,37 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=rf"{name}, line \d is longer than 1,000 characters"):
-            read(open_corpus(str(tmp_path / name)))
+            read_all(open_corpus(str(tmp_path / name)))
 
 
-def test_shards_that_differ_in_a_column_are_read_as_files(tmp_path):
-    """A column that nobody asked for, of other values."""
+def test_shards_with_different_column_types_are_read(tmp_path):
+    """An unused column with other types."""
     folder, texts = tmp_path / "d", {"TEXT": ["a nurse", "a pilot"]}
     folder.mkdir()
     pd.DataFrame(texts | {"punsafe": [1, 2]}).to_parquet(folder / "train-00000-of-00002.parquet")
     pd.DataFrame(texts | {"punsafe": ["low", "high"]}).to_parquet(folder / "train-00001-of-00002.parquet")
-    assert read(open_corpus(str(folder)))["text"].tolist() == texts["TEXT"] * 2
+    assert read_all(open_corpus(str(folder)))["text"].tolist() == texts["TEXT"] * 2
 
 
-def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
+def test_corpus_folder_reads_all_caption_files(tmp_path, caplog):
     (tmp_path / "set" / "b").mkdir(parents=True)
     write(tmp_path / "set" / "b" / "a.csv", [("one", 1)])
     write(tmp_path / "set" / "a.parquet", [("two", 2)])
     (tmp_path / "set" / "README.md").write_text("not captions")
-    # Texts beside tables are about them; what systems leave is nobody's.
+    # Text files next to tables describe them; files of operating systems are ignored.
     (tmp_path / "set" / "LICENSE.txt").write_text("not captions\neither")
-    for left in ("._a.parquet", "__MACOSX/a.csv", "b/.ipynb_checkpoints/a-checkpoint.csv"):
-        (tmp_path / "set" / left).parent.mkdir(exist_ok=True)
-        (tmp_path / "set" / left).write_bytes(b"\0\5\x16\7Mac OS X")
+    for system_file in ("._a.parquet", "__MACOSX/a.csv", "b/.ipynb_checkpoints/a-checkpoint.csv"):
+        (tmp_path / "set" / system_file).parent.mkdir(exist_ok=True)
+        (tmp_path / "set" / system_file).write_bytes(b"\0\5\x16\7Mac OS X")
     corpus = open_corpus(str(tmp_path / "set"))
     assert corpus.parts == 2
-    found = read(corpus).set_index("caption_id")["text"].to_dict()
-    assert found == {"a.parquet-000000000": "two", "b/a.csv-000000000": "one"}
+    result = read_all(corpus).set_index("caption_id")["text"].to_dict()
+    assert result == {"a.parquet-000000000": "two", "b/a.csv-000000000": "one"}
     assert [r.getMessage() for r in caplog.records] == [f"{tmp_path}/set: not read as captions: LICENSE.txt."]
     (tmp_path / "texts").mkdir()
     for name in ("a.txt", "README.txt"):
         (tmp_path / "texts" / name).write_text(f"from {name}\n")
-    assert list(read(open_corpus(str(tmp_path / "texts")))["text"]) == ["from a.txt"]
+    assert list(read_all(open_corpus(str(tmp_path / "texts")))["text"]) == ["from a.txt"]
     with pytest.raises(InputError, match="There is no corpus"):
         (tmp_path / "empty").mkdir()
         open_corpus(str(tmp_path / "empty"))
@@ -352,13 +355,13 @@ def parts_of(corpus, size=3):
     return pd.concat(batches, ignore_index=True)
 
 
-def test_a_dataset_is_streamed_and_its_files_are_parts(tmp_path, datasets):
+def test_dataset_is_streamed_with_files_as_parts(tmp_path, datasets):
     folder = tmp_path / "set"
     folder.mkdir()
     write(folder / "train-0.parquet")
     corpus = open_corpus(f"hf:{folder}")
     assert corpus.parts == 1
-    table = read(corpus)
+    table = read_all(corpus)
     assert table["text"].tolist() == [t for t, _ in ROWS]
     assert table["caption_id"].tolist() == [f"set-00000-{i:09d}" for i in range(5)]
     assert table["n"].tolist() == [1, 2, 3, 4, 5]
@@ -366,17 +369,17 @@ def test_a_dataset_is_streamed_and_its_files_are_parts(tmp_path, datasets):
     write(folder / "train-1.parquet", [("other", 9), ("one more", 10)])
     more = open_corpus(f"hf:{folder}")
     assert more.parts == 2 and more.digest != corpus.digest
-    whole = read(more)
-    assert whole["caption_id"].tolist()[4:6] == ["set-00000-000000004", "set-00001-000000000"]
-    pd.testing.assert_frame_equal(whole, parts_of(more))
-    first = open_corpus(f"hf:{folder}", max_captions=6)
-    assert first.parts == 1 and first.digest != more.digest
-    pd.testing.assert_frame_equal(read(first), whole.iloc[:6])
-    # It goes to other processes, opened or not.
-    pd.testing.assert_frame_equal(read(pickle.loads(pickle.dumps(more))), whole)
+    all_captions = read_all(more)
+    assert all_captions["caption_id"].tolist()[4:6] == ["set-00000-000000004", "set-00001-000000000"]
+    pd.testing.assert_frame_equal(all_captions, parts_of(more))
+    limited = open_corpus(f"hf:{folder}", max_captions=6)
+    assert limited.parts == 1 and limited.digest != more.digest
+    pd.testing.assert_frame_equal(read_all(limited), all_captions.iloc[:6])
+    # It is picklable, opened or not.
+    pd.testing.assert_frame_equal(read_all(pickle.loads(pickle.dumps(more))), all_captions)
 
 
-def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
+def test_dataset_configurations_and_splits_are_selected(tmp_path, datasets):
     folder = tmp_path / "set"
     for name in ("big", "small"):
         (folder / name).mkdir(parents=True)
@@ -390,22 +393,26 @@ def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
         for name in ("big", "small")
     ]
     (folder / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
-    named = {spec: open_corpus(f"hf:{folder}{spec}") for spec in (":big", ":small", ":small@validation")}
-    assert [read(c)["text"].tolist() for c in named.values()] == [["big train"], ["small train"], ["small validation"]]
-    assert len({c.digest for c in named.values()}) == 3
+    by_spec = {spec: open_corpus(f"hf:{folder}{spec}") for spec in (":big", ":small", ":small@validation")}
+    assert [read_all(c)["text"].tolist() for c in by_spec.values()] == [
+        ["big train"],
+        ["small train"],
+        ["small validation"],
+    ]
+    assert len({c.digest for c in by_spec.values()}) == 3
     with pytest.raises(InputError, match=r"(?s)cannot be opened: .*'big'"):
         _ = open_corpus(f"hf:{folder}:bog").digest
     with pytest.raises(InputError, match=r"cannot be read: .*validation"):
-        read(open_corpus(f"hf:{folder}:big@vall"))
+        read_all(open_corpus(f"hf:{folder}:big@vall"))
 
 
-def test_a_dataset_that_breaks_off_is_named(tmp_path, datasets):
+def test_truncated_dataset_is_refused(tmp_path, datasets):
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n{"text": ')
     with pytest.raises(InputError, match="cannot be read to its end"):
-        read(open_corpus(f"hf:{tmp_path}"))
+        read_all(open_corpus(f"hf:{tmp_path}"))
 
 
-def test_bad_input_is_named(tmp_path):
+def test_open_corpus_invalid_input_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no corpus 'minni'. Did you mean 'mini'\? .*'owner/name'"):
         open_corpus("minni")
     with pytest.raises(InputError, match=r"no corpus 'captions/\*.parquet'"):
@@ -432,13 +439,13 @@ def test_bad_input_is_named(tmp_path):
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message):
-            read(open_corpus(str(tmp_path / name)))
+            read_all(open_corpus(str(tmp_path / name)))
 
 
-def test_captions_in_lists_are_not_read(tmp_path, caplog):
+def test_captions_in_lists_are_refused(tmp_path, caplog):
     pd.DataFrame({"caption": [["a nurse"], ["a chef"]]}).to_parquet(tmp_path / "a.parquet")
     (tmp_path / "a.jsonl").write_text('{"caption": ["a nurse"], "n": 1}\n')
-    for name, others in (("a.parquet", "none that can be read"), ("a.jsonl", "n")):
-        with pytest.raises(InputError, match=rf"{name} has no column 'text' .*: {others}\."):
-            read(open_corpus(str(tmp_path / name)))
+    for name, columns_listed in (("a.parquet", "none that can be read"), ("a.jsonl", "n")):
+        with pytest.raises(InputError, match=rf"{name} has no column 'text' .*: {columns_listed}\."):
+            read_all(open_corpus(str(tmp_path / name)))
         assert f"{name}: columns of lists, objects or bytes are ignored: caption." in caplog.text

@@ -1,4 +1,4 @@
-"""Images fetched by URL from servers on this machine: kind ones, dead ones, and ones that mean harm."""
+"""Images downloaded by URL from local servers: working, unreachable and malicious ones."""
 
 import functools
 import gzip
@@ -49,10 +49,10 @@ def quick(**changes):
     return DownloadSettings(**{"timeout": 10.0, **changes})
 
 
-def encoded(image, kind="PNG", **options):
-    whole = io.BytesIO()
-    image.save(whole, kind, **options)
-    return whole.getvalue()
+def encode(image, kind="PNG", **options):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def chunk(name, data):
@@ -68,16 +68,16 @@ def png(width, height, n):
     return b"\x89PNG\r\n\x1a\n" + parts
 
 
-RED = encoded(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
-NOISE = encoded(
+RED = encode(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
+NOISE = encode(
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (80, 80, 3), dtype=np.uint8)), "JPEG", quality=95
 )
-# What takes long to make is made when it is first asked for.
+# Expensive content is created at first use.
 BIG = functools.cache(lambda: png(50_000, 50_000, 20))
 LARGE = functools.cache(lambda: png(4999, 4999, 4999))
-WEBP = functools.cache(lambda: encoded(Image.new("RGB", (4999, 4999), "green"), "WEBP", lossless=True, method=0))
+WEBP = functools.cache(lambda: encode(Image.new("RGB", (4999, 4999), "green"), "WEBP", lossless=True, method=0))
 BOMB = functools.cache(lambda: gzip.compress(bytes(60_000_000)))
-BROKEN = encoded(Image.open(io.BytesIO(NOISE)))
+BROKEN = encode(Image.open(io.BytesIO(NOISE)))
 BROKEN = BROKEN[:2000] + bytes(100) + BROKEN[2100:]
 SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
 
@@ -86,7 +86,7 @@ SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
 
 
 JPEG = {"Content-Type": "image/jpeg"}
-# Replies by the first part of the path; what takes long to make is a function.
+# Replies by the first part of the path; expensive ones are functions.
 REPLIES = {
     "red": (200, JPEG, RED),
     "html": (200, JPEG, b"<html><script>alert(1)</script></html>"),
@@ -109,8 +109,8 @@ REPLIES = {
     "circle": (307, {"Location": "circle"}, b""),
     "endless": lambda: without_end(head()),
     "stated": [head(b"Content-Length: 99999999999")],
-    "drip": lambda: slowly(head(b"Content-Length: 100000"), RED[:30], 1),
-    "drip-header": lambda: slowly(b"HTTP/1.1 200 OK\r\nX: ", b"a" * 300, 0.1),
+    "drip": lambda: drip(head(b"Content-Length: 100000"), RED[:30], 1),
+    "drip-header": lambda: drip(b"HTTP/1.1 200 OK\r\nX: ", b"a" * 300, 0.1),
     # Fewer bytes than stated, then the end.
     "short": [head(b"Content-Length: %d" % len(RED)), RED[:300]],
     "reset": RESET,
@@ -128,7 +128,7 @@ def without_end(start):
         yield bytes(65536)
 
 
-def slowly(start, data, pause):
+def drip(start, data, pause):
     yield start
     for byte in data:
         yield bytes([byte])
@@ -136,7 +136,7 @@ def slowly(start, data, pause):
 
 
 class Pictures(Server):
-    """A server of pictures and of harm, by the first part of a path."""
+    """A server of valid and malicious replies, by the first part of a path."""
 
     def __init__(self):
         super().__init__()
@@ -189,18 +189,18 @@ def fetch(server, tmp_path):
         urls = [p if p is None or ":" in p or not p else server.url_of(p) for p in paths]
         table = pd.DataFrame({"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object)
         allow = [server.address, *allow]
-        how = {"attempt": attempt, "allow": allow, "progress": False}
-        return download(table, tmp_path / folder, quick(**changes), **how).table
+        download_options = {"attempt": attempt, "allow": allow, "progress": False}
+        return download(table, tmp_path / folder, quick(**changes), **download_options).table
 
     return run
 
 
-def to(url):
+def redirect_to(url):
     """Return the path that redirects to a URL."""
     return f"to/{url.encode().hex()}"
 
 
-# -- what becomes of a URL -----------------------------------------------------------------------------------------
+# -- status of a URL -----------------------------------------------------------------------------------------------
 
 HOSTILE = {
     "red": "ok",
@@ -229,15 +229,15 @@ HOSTILE = {
     "status/404": "not_found",
     "status/410": "gone",
     "status/500": "server_error",
-    to("http://169.254.169.254/latest/meta-data/"): "refused_address",
-    to("http://[::1]:80/"): "refused_address",
-    to("http://2130706433/"): "refused_address",
-    to("http://1.1.1.1:22/"): "refused_port",
-    to("file:///etc/passwd"): "refused_scheme",
-    to("ftp://example.com/x.jpg"): "refused_scheme",
-    to("http://a b:c/"): "connection_failed",
+    redirect_to("http://169.254.169.254/latest/meta-data/"): "refused_address",
+    redirect_to("http://[::1]:80/"): "refused_address",
+    redirect_to("http://2130706433/"): "refused_address",
+    redirect_to("http://1.1.1.1:22/"): "refused_port",
+    redirect_to("file:///etc/passwd"): "refused_scheme",
+    redirect_to("ftp://example.com/x.jpg"): "refused_scheme",
+    redirect_to("http://a b:c/"): "connection_failed",
     "nothing:": "refused_scheme",
-    to("/red"): "ok",
+    redirect_to("/red"): "ok",
     "file:///etc/passwd": "refused_scheme",
     "ftp://example.com/x.jpg": "refused_scheme",
     "data:image/png;base64,AAAA": "refused_scheme",
@@ -252,19 +252,19 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Fetch all of them at once; what is slow on purpose is not among them."""
+    """Download all of them at once, without the deliberately slow ones."""
     folder, ids = tmp_path_factory.mktemp("hostile"), [f"{p}"[:60] for p in HOSTILE]
     with Pictures().running() as made:
         urls = [p if not p or ":" in p else made.url_of(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
         source = download(table, folder, quick(max_bytes=2_000_000), allow=[made.address], progress=False)
-        found = source.table
-        assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
-        yield found.set_index("caption_id"), made, source, folder
+        result = source.table
+        assert result["caption_id"].tolist() == source.table["image_id"].tolist() == ids
+        yield result.set_index("caption_id"), made, source, folder
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_every_url_ends_in_its_own_outcome(outcomes, path):
+def test_download_status_of_each_url(outcomes, path):
     row = outcomes[0].loc[f"{path}"[:60]]
     assert row["status"] == HOSTILE[path], row.to_dict()
     image = outcomes[2].read([f"{path}"[:60]])[0]
@@ -274,36 +274,36 @@ def test_every_url_ends_in_its_own_outcome(outcomes, path):
         assert image == UnreadableImage(row["status"])
 
 
-def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
-    found, server, _, folder = outcomes
-    ok = found.loc[to("/red")[:60]]
+def test_download_rows_have_sizes_message_and_requests(outcomes):
+    result, server, _, folder = outcomes
+    ok = result.loc[redirect_to("/red")[:60]]
     assert (ok["width"], ok["height"], ok["original_width"], ok["original_height"]) == (90, 60, 90, 60)
     assert ok["sha256"] == hashlib.sha256(RED).hexdigest() and len(ok["key"]) == 9
-    assert found.loc["status/404", "detail"] == "not_found: status 404"
+    assert result.loc["status/404", "detail"] == "not_found: status 404"
     saved = pd.concat(map(pd.read_parquet, folder.glob("*.parquet"))).set_index("url")["status"]
-    assert saved[found.loc["svg", "url"]] == "failed_to_resize"
-    assert saved[found.loc["busy", "url"]] == "failed_to_download"
+    assert saved[result.loc["svg", "url"]] == "failed_to_resize"
+    assert saved[result.loc["busy", "url"]] == "failed_to_download"
     requests = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "html": 1}
     assert {path: len(server.times(path)) for path in requests} == requests
     first, second = server.times("later")
     assert second - first >= 1
 
 
-def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
-    # Bytes come often enough never to be silent.
-    found = fetch("drip", "drip-header", "red", timeout=1.5)
-    assert found["status"].tolist() == ["timed_out", "timed_out", "ok"]
+def test_dripping_body_times_out(fetch):
+    # Bytes arrive often enough to avoid the read timeout.
+    result = fetch("drip", "drip-header", "red", timeout=1.5)
+    assert result["status"].tolist() == ["timed_out", "timed_out", "ok"]
 
 
 @pytest.fixture
 def names(monkeypatch):
     """Return a dict of names with lists of answers to give one after the other, and a list of names asked."""
-    answers, asked, real = {}, [], socket.getaddrinfo
+    answers, asked_names, real = {}, [], socket.getaddrinfo
 
     def resolve(host, port, *args, **kwargs):
         if host not in answers:
             return real(host, port, *args, **kwargs)
-        asked.append(host)
+        asked_names.append(host)
         answer = answers[host].pop(0) if len(answers[host]) > 1 else answers[host][0]
         if isinstance(answer, Exception):
             raise answer
@@ -311,61 +311,63 @@ def names(monkeypatch):
         return [(kind, socket.SOCK_STREAM, 6, "", (a, port)) for a in answer]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    return answers, asked
+    return answers, asked_names
 
 
-def test_the_address_that_was_checked_is_connected_to(server, fetch, names):
-    # The second answer is for whoever asks again between check and connection.
-    answers, asked = names
+def test_download_connects_to_checked_address(server, fetch, names):
+    # The second answer would be used by a second lookup between check and connection.
+    answers, asked_names = names
     answers["rebind.test"] = [["127.0.0.1"], ["127.0.0.9"]]
-    found = fetch(f"http://rebind.test:{server.http.server_port}/red")
-    assert found["status"].tolist() == ["ok"] and asked == ["rebind.test"]
+    result = fetch(f"http://rebind.test:{server.http.server_port}/red")
+    assert result["status"].tolist() == ["ok"] and asked_names == ["rebind.test"]
     assert server.received[-1].headers["Host"] == f"rebind.test:{server.http.server_port}"
     # Each redirect is resolved and checked anew, and all of a name's addresses count.
     answers["rebind.test"] = [["127.0.0.1"], ["10.0.0.1"]]
-    again = f"http://rebind.test:{server.http.server_port}/"
+    repeated = f"http://rebind.test:{server.http.server_port}/"
     answers["both.test"] = [["127.0.0.1", "192.168.1.1"]]
-    found = fetch(again + to(again + "red"), f"http://both.test:{server.http.server_port}/red")
-    assert found["status"].tolist() == ["refused_address"] * 2
+    result = fetch(repeated + redirect_to(repeated + "red"), f"http://both.test:{server.http.server_port}/red")
+    assert result["status"].tolist() == ["refused_address"] * 2
 
 
-def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
+def test_download_ignores_environment_proxies(server, fetch, monkeypatch):
     with Pictures().running() as other:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://{other.address}")
         assert fetch("red")["status"].tolist() == ["ok"] and not other.received
 
 
-def test_nothing_personal_is_sent(server, fetch, monkeypatch):
+def test_download_sends_no_cookies_or_credentials(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "CONCURRENCY", 1)
-    found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3")
-    assert set(found["status"]) == {"ok"}
+    result = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3")
+    assert set(result["status"]) == {"ok"}
     for headers in (request.headers for request in server.received):
         assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
         assert "biaslab" in headers["User-Agent"] and headers["Accept-Encoding"] == "identity"
 
 
-def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, names, monkeypatch):
+def test_download_verifies_certificate_host_name(server, fetch, tmp_path, names, monkeypatch):
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl to make a certificate with")
-    asked = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=pictures.test -addext"
-    make = [openssl, *asked.split(), "subjectAltName=DNS:pictures.test"]
+    asked_names = (
+        "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=pictures.test -addext"
+    )
+    make = [openssl, *asked_names.split(), "subjectAltName=DNS:pictures.test"]
     subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
-    seen = []
-    inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    inside.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    inside.sni_callback = lambda connection, name, context: seen.append(name)
-    server.http.socket = inside.wrap_socket(server.http.socket, server_side=True)
+    server_names = []
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server_context.sni_callback = lambda connection, name, context: server_names.append(name)
+    server.http.socket = server_context.wrap_socket(server.http.socket, server_side=True)
     names[0].update({"pictures.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]})
 
     def outcome(name, folder):
         return fetch(f"https://{name}:{server.http.server_port}/red", folder=folder)["status"].iloc[0]
 
     assert outcome("pictures.test", "a") == "tls_failed"
-    trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
-    monkeypatch.setattr(fetching, "tls", lambda: trusting)
-    assert outcome("pictures.test", "b") == "ok" and seen[-1] == "pictures.test"
+    trusted_context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    monkeypatch.setattr(fetching, "tls", lambda: trusted_context)
+    assert outcome("pictures.test", "b") == "ok" and server_names[-1] == "pictures.test"
     assert server.received[-1].headers["Host"] == f"pictures.test:{server.http.server_port}"
     assert outcome("other.test", "c") == "tls_failed"
 
@@ -373,25 +375,25 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
 # -- headers -------------------------------------------------------------------------------------------------------
 
 
-def test_which_opt_outs_count_is_a_setting(server, fetch):
+def test_opt_out_headers_follow_setting(server, fetch):
     paths = [f"robots/{v.encode().hex()}" for v in ("noai, nofollow", "noindex")]
-    found = fetch(*paths)
-    assert found["status"].tolist() == ["opted_out"] * 2
-    assert found["detail"].tolist() == ["opted_out: X-Robots-Tag: noai", "opted_out: X-Robots-Tag: noindex"]
+    result = fetch(*paths)
+    assert result["status"].tolist() == ["opted_out"] * 2
+    assert result["detail"].tolist() == ["opted_out: X-Robots-Tag: noai", "opted_out: X-Robots-Tag: noindex"]
     assert fetch(*paths, folder="b", opt_out=["noindex"])["status"].tolist() == ["ok", "opted_out"]
     assert fetch(*paths, folder="c", opt_out=[])["status"].tolist() == ["ok", "ok"]
 
 
-def test_a_host_gets_few_requests_at_a_time(server, fetch, monkeypatch):
+def test_download_limits_requests_per_host(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "PER_HOST", 2)
-    found = fetch(*[f"slow/{i}" for i in range(12)])
-    assert set(found["status"]) == {"ok"} and server.most_active <= 2
+    result = fetch(*[f"slow/{i}" for i in range(12)])
+    assert set(result["status"]) == {"ok"} and server.most_active <= 2
 
 
-# -- networks that are not there ---------------------------------------------------------------------------------
+# -- missing networks --------------------------------------------------------------------------------------------
 
 
-def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, fetch, names, tmp_path):
+def test_download_without_network_fails_unrecorded(server, fetch, names, tmp_path):
     dead = socket.gaierror(socket.EAI_NONAME, "unknown")
     hosts = [f"host{i}.test" for i in range(130)]
     names[0].update({h: [dead] for h in hosts})
@@ -404,68 +406,68 @@ def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, f
     assert shards(tmp_path / "pictures") == []
     names[0].update({h: [["127.0.0.1"]] for h in hosts})
     assert set(fetch(*urls)["status"]) == {"ok"}
-    # Where other hosts have answered, a few are gone; many are not.
-    gone = [f"gone{i}.test" for i in range(10)]
-    names[0].update({h: [dead] for h in gone})
-    more = [f"http://{h}:{server.http.server_port}/x" for h in gone]
-    assert fetch(*urls[:2], *more[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
-    others = [f"http://other{i}.test/x" for i in range(10)]
+    # If other hosts have answered, a few failing hosts are accepted, and many are not.
+    dead_hosts = [f"gone{i}.test" for i in range(10)]
+    names[0].update({h: [dead] for h in dead_hosts})
+    dead_urls = [f"http://{h}:{server.http.server_port}/x" for h in dead_hosts]
+    assert fetch(*urls[:2], *dead_urls[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    other_urls = [f"http://other{i}.test/x" for i in range(10)]
     names[0].update({f"other{i}.test": [dead] for i in range(10)})
     with pytest.raises(RunError, match=r"None of 10 hosts"):
-        fetch(*urls[:2], *others)
-    # What was not reached before either is no sign.
-    assert fetch(*urls[:2], *more[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
-    names[0].update({h: [["127.0.0.1"]] for h in gone})
-    assert set(fetch(*urls[:2], *more[:9])["status"]) == {"ok"}
+        fetch(*urls[:2], *other_urls)
+    # Hosts that failed before are not counted.
+    assert fetch(*urls[:2], *dead_urls[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    names[0].update({h: [["127.0.0.1"]] for h in dead_hosts})
+    assert set(fetch(*urls[:2], *dead_urls[:9])["status"]) == {"ok"}
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------
+# -- caching -----------------------------------------------------------------------------------------------------
 
 
-def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server, fetch, monkeypatch):
+def test_download_repeats_only_temporary_failures(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "SHARD", 2)
     paths = ["red/1", "status/404", "html", "busy", "red/2", ""]
     first = fetch(*paths)
     n = len(server.received)
-    again = fetch(*paths)
+    repeated = fetch(*paths)
     assert [request.path for request in server.received[n:]] == ["/busy"] * 3
     columns = ["url", "status", "width", "sha256"]
-    pd.testing.assert_frame_equal(again[columns], first[columns])
+    pd.testing.assert_frame_equal(repeated[columns], first[columns])
     # In one start of a run, a temporary failure is requested once.
     fetch(*paths, attempt="first")
     fetch(*paths, attempt="first")
     assert len(server.times("busy")) == 9
     fetch(*paths, attempt="second")
     assert len(server.times("busy")) == 12
-    # Outcomes are those of a URL, whichever caption has it.
+    # The status belongs to the URL, for any caption.
     n = len(server.received)
-    some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9", "c5", "c4"], attempt="second")
-    assert some["status"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.received) == n + 1
+    subset = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9", "c5", "c4"], attempt="second")
+    assert subset["status"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.received) == n + 1
 
 
-def test_a_url_of_several_captions_is_requested_once(server, fetch):
+def test_download_requests_shared_url_once(server, fetch):
     ids = ["../../../escape", "CON", "=1+1", "a" * 300]
-    found = fetch(*["red"] * 4, ids=ids)
-    assert len(server.received) == 1 and found["status"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
-    assert found["key"].unique().tolist() == ["000000000"]
+    result = fetch(*["red"] * 4, ids=ids)
+    assert len(server.received) == 1 and result["status"].tolist() == ["ok"] * 4 and result["image_id"].tolist() == ids
+    assert result["key"].unique().tolist() == ["000000000"]
 
 
-def test_an_image_whose_file_is_gone_is_fetched_again(server, fetch, tmp_path):
+def test_download_repeats_missing_image_files(server, fetch, tmp_path):
     first = fetch("red/1", "red/2")
     folder = tmp_path / "pictures"
-    lost = next(folder.glob("00000/*.jpg"))
-    lost.unlink()
-    # What a stopped run left under the next number: no statistics, and a file that is no image.
+    missing_file = next(folder.glob("00000/*.jpg"))
+    missing_file.unlink()
+    # Left by an interrupted run under the next number: no statistics, and an invalid image file.
     (folder / "00001").mkdir()
     (folder / "00001.parquet").write_bytes(b"PAR1")
     (folder / "00001" / "000010000.jpg").write_bytes(b"half")
-    again = fetch("red/1", "red/2")
-    assert len(server.received) == 3 and again["status"].tolist() == ["ok", "ok"]
-    assert sorted(again["shard"]) == ["00000", "00001"] and again["sha256"].tolist() == first["sha256"].tolist()
+    repeated = fetch("red/1", "red/2")
+    assert len(server.received) == 3 and repeated["status"].tolist() == ["ok", "ok"]
+    assert sorted(repeated["shard"]) == ["00000", "00001"] and repeated["sha256"].tolist() == first["sha256"].tolist()
     assert all(image.shape == (60, 90, 3) for image in FetchedImages(folder, first).read(["c0", "c1"]))
 
 
-def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeypatch, tmp_path):
+def test_download_on_full_disk_keeps_complete_shards(server, fetch, monkeypatch, tmp_path):
     fetch("red/1")
     real = pathlib.Path.write_bytes
 
@@ -483,8 +485,8 @@ def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeyp
     assert images.read(["a"])[0].shape == (60, 90, 3)
 
 
-def test_a_killed_run_is_resumed_with_complete_shards(server, fetch, tmp_path):
-    # The 30 images of three shards come at once, the others when the process has been killed.
+def test_killed_download_resumes_from_complete_shards(server, fetch, tmp_path):
+    # The 30 images of three shards are served at once, the others after the process was killed.
     paths = [f"red/{i}" for i in range(30)] + [f"held/{i}" for i in range(4)]
     process = child(paths, server, tmp_path / "pictures", shard=10)
     deadline = time.monotonic() + 60
@@ -521,50 +523,50 @@ print(json.dumps({"peak": peak, "outcomes": made["status"].tolist()}))
 
 def child(paths, server, folder, shard=100, **settings):
     table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url_of(p) for p in paths]}
-    given = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}, FIRST_WAIT])
-    return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
+    arguments = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}, FIRST_WAIT])
+    return subprocess.Popen([sys.executable, "-c", CHILD, arguments], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.long
-def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
+def test_download_memory_is_bounded(server, tmp_path):
     kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
-    # More than are fetched at a time, with four large pictures.
+    # More than are downloaded at a time, with four large images.
     paths = [f"{kind}/{i}" for i in range(2) for kind in kinds]
-    # What takes long to make is made before anybody waits for it.
+    # Expensive content is created in advance.
     for make in (LARGE, WEBP, BIG, BOMB):
         make()
-    found = json.loads(child(paths, server, tmp_path / "pictures", timeout=120).communicate()[0])
-    wanted = HOSTILE | {"large": "ok", "webp": "ok"}
-    assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
-    assert found["peak"] < 1e9
+    result = json.loads(child(paths, server, tmp_path / "pictures", timeout=120).communicate()[0])
+    expected_statuses = HOSTILE | {"large": "ok", "webp": "ok"}
+    assert result["outcomes"] == [expected_statuses[kind] for kind in kinds] * 2
+    assert result["peak"] < 1e9
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------
 
 
 def saved(data, **settings):
-    """Return the picture that is made of ``data`` as an array, and the size that was received."""
+    """Return the encoded image of ``data`` as an array, and its original size."""
     made, sizes = encode_image(data, DownloadSettings(**settings))
     with Image.open(io.BytesIO(made)) as image:
         assert image.size == (sizes["width"], sizes["height"])
         return np.asarray(image).astype(int), (sizes["original_width"], sizes["original_height"])
 
 
-def test_pictures_are_made_smaller_and_keep_their_shape():
-    left = Image.new("RGB", (1000, 400), "blue")
-    left.paste("red", (0, 0, 500, 400))
-    made, size = saved(encoded(left, "JPEG"), max_side=100)
+def test_encode_image_shrinks_and_keeps_aspect():
+    two_colored = Image.new("RGB", (1000, 400), "blue")
+    two_colored.paste("red", (0, 0, 500, 400))
+    made, size = saved(encode(two_colored, "JPEG"), max_side=100)
     assert made.shape == (40, 100, 3) and size == (1000, 400)
     assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
-    assert saved(encoded(Image.new("RGB", (30, 20))), max_side=100)[0].shape == (20, 30, 3)
-    assert saved(encoded(Image.new("RGB", (4000, 1))), max_side=100)[0].shape == (1, 100, 3)
+    assert saved(encode(Image.new("RGB", (30, 20))), max_side=100)[0].shape == (20, 30, 3)
+    assert saved(encode(Image.new("RGB", (4000, 1))), max_side=100)[0].shape == (1, 100, 3)
 
 
-def test_no_metadata_is_kept():
+def test_encode_image_removes_metadata():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
-    data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
+    data = encode(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
     made, _ = encode_image(data, DownloadSettings())
     with Image.open(io.BytesIO(made)) as image:
         assert image.format == "JPEG"
@@ -575,7 +577,7 @@ def test_no_metadata_is_kept():
 # -- settings ------------------------------------------------------------------------------
 
 
-def test_settings_that_say_how_fast_change_no_digest():
+def test_download_settings_digest_ignores_speed():
     assert DownloadSettings(timeout=5).digest == DownloadSettings().digest
     assert DownloadSettings(max_side=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):

@@ -1,4 +1,4 @@
-"""Gender indicators: the paper's examples, names that are and are none, and the embedded world's truth."""
+"""Gender indicators: the paper's examples, names and non-names, and ground truth of the synthetic world."""
 
 import re
 import sys
@@ -30,13 +30,13 @@ KINDS = {"woman": "word", "Female": "word", "male": "word", "his": "pronoun"}
 
 
 @pytest.mark.parametrize("line", TABLE_5.strip().split("\n"))
-def test_table_5_s_examples(line):
+def test_indicators_match_table_5(line):
     gender, marked = line.split("|")
     text = re.sub(r"[\[\]]", "", marked)
     row = indicators([text]).iloc[0]
     assert row["indicator"] == gender
-    found = [(text[s.start : s.end], s.gender, s.kind) for s in parse_spans(row["spans"])]
-    assert found == [(part, gender, KINDS.get(part, "name")) for part in re.findall(r"\[(.*?)\]", marked)]
+    result = [(text[s.start : s.end], s.gender, s.kind) for s in parse_spans(row["spans"])]
+    assert result == [(part, gender, KINDS.get(part, "name")) for part in re.findall(r"\[(.*?)\]", marked)]
 
 
 NO_NAME = """Baker|A Baker in Baker Street|Singer sewing machine|Singer Sewing Machine|Paris|Paris in spring
@@ -51,7 +51,7 @@ Anna Graphic Designer|Emma Teachers Association|Ed Tech|Art Director|Emma Smith 
 
 
 @pytest.mark.parametrize("text", NO_NAME.split("|"))
-def test_no_name_is_found_where_there_is_none(text):
+def test_indicators_find_no_false_names(text):
     assert indicators([text]).iloc[0].tolist() == ["none", ""]
 
 
@@ -76,7 +76,7 @@ def test_no_name_is_found_where_there_is_none(text):
         ("Saul Bellow. A novel", "male", "Saul Bellow"),
     ],
 )
-def test_names_are_found(text, gender, part):
+def test_indicators_find_names(text, gender, part):
     row = indicators([text]).iloc[0]
     (span,) = parse_spans(row["spans"])
     assert (row["indicator"], text[span.start : span.end], span.kind) == (gender, part, "name")
@@ -98,41 +98,41 @@ def test_names_are_found(text, gender, part):
         ("Man and woman", "0:3:male-word;8:13:female-word"),
     ],
 )
-def test_words_pronouns_and_forms_of_address(text, spans):
+def test_indicators_of_words_pronouns_and_titles(text, spans):
     assert indicators([text], name_recognizer="off")["spans"].tolist() == [spans]
 
 
-def test_a_very_long_caption_takes_time_by_its_length():
-    """Were anything looked at again for each name, this would not end."""
+def test_indicators_are_linear_in_length():
+    """With quadratic time this would not end."""
     long = ["Dr. Anna Baker,  Emma " * 5_000, " " * 300_000 + "Anna" + " " * 300_000 + "Novak"]
     assert indicators(long)["indicator"].tolist() == ["female", "female"]
 
 
-def test_the_embedded_world_s_truth():
-    # What each caption says is known. Measured over 40,000 captions: all agree.
+def test_indicators_match_synthetic_ground_truth():
+    # Each caption has a ground truth. Measured over 40,000 captions: all agree.
     captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=5).batches()), ignore_index=True)
-    found = indicators(captions["text"])["indicator"]
-    assert (found == captions["truth_indicator"]).mean() >= 0.999
-    assert not ((found != "none") & (captions["truth_indicator"] == "none")).any()
+    result = indicators(captions["text"])["indicator"]
+    assert (result == captions["truth_indicator"]).mean() >= 0.999
+    assert not ((result != "none") & (captions["truth_indicator"] == "none")).any()
 
 
-def test_real_captions_without_names(root):
+def test_indicators_find_no_names_in_nameless_captions(root):
     # In these captions all persons' names were replaced by words: every name found is a mistake.
     captions = gcc.captions(root)[::4]
     small = {"a", "the", "of", "in", "on", "and", "to", "at", "for", "with", "is", "by", "from"}
     headlines = [" ".join(w if w in small else w[:1].upper() + w[1:] for w in c.split()) for c in captions]
-    for texts, most in ((captions, 0), ([c.capitalize() for c in captions], 0), (headlines, 0.005)):
+    for texts, max_share in ((captions, 0), ([c.capitalize() for c in captions], 0), (headlines, 0.005)):
         names = indicators(texts)["spans"].str.contains("-name").mean()
-        assert names <= most
+        assert names <= max_share
 
 
-def test_spans_read_back():
+def test_parse_spans_reads_spans():
     assert parse_spans("") == []
     assert parse_spans("0:3:male-word;5:9:female-name") == [Span(0, 3, "male", "word"), Span(5, 9, "female", "name")]
 
 
 class FakeModel:
-    """Stands in for spaCy's model: every run of capitalised words is an entity, of the label that is asked for."""
+    """Replaces spaCy's model: each run of capitalised words is an entity with the given label."""
 
     def __init__(self, label="PERSON"):
         self.label, self.texts = label, []
@@ -150,9 +150,9 @@ class FakeModel:
 
 @pytest.fixture
 def fake_spacy(monkeypatch):
-    """Return a function that puts a fake spaCy in place: with a model, or without one where it is None."""
+    """Return a function that installs a fake spaCy, with a model or None."""
 
-    def put(model):
+    def install(model):
         def load(name):
             assert name == "en_core_web_lg"
             if model is None:
@@ -165,11 +165,11 @@ def fake_spacy(monkeypatch):
         module_under_test._spacy_model.cache_clear()
         return model
 
-    yield put
+    yield install
     module_under_test._spacy_model.cache_clear()
 
 
-def test_names_that_spacy_finds(fake_spacy):
+def test_indicators_with_spacy_names(fake_spacy):
     model = fake_spacy(FakeModel())
     texts = ["Anna with her dog", None, "Dr. Peter Novak", "Xyz Peter", "Xq and Zz", "a woman", 3.5]
     table = indicators(texts, name_recognizer="spacy")
@@ -181,7 +181,7 @@ def test_names_that_spacy_finds(fake_spacy):
     assert indicators(["Anna", "Paris"], name_recognizer="spacy")["indicator"].tolist() == ["none", "none"]
 
 
-def test_spacy_or_its_model_that_is_not_installed_is_named(fake_spacy, monkeypatch):
+def test_indicators_without_spacy_or_model_are_refused(fake_spacy, monkeypatch):
     fake_spacy(None)
     with pytest.raises(
         ParameterError,
@@ -194,7 +194,7 @@ def test_spacy_or_its_model_that_is_not_installed_is_named(fake_spacy, monkeypat
         indicators(["x"], name_recognizer="spacy")
 
 
-def test_captions_of_every_type():
+def test_indicators_accept_captions_of_any_type():
     texts = ["a man with Anna Kowalska", b"a man", 3, None, float("nan"), pd.NA, ["he"], "she", ""]
     assert indicators(texts)["indicator"].tolist() == ["both", *["none"] * 6, "female", "none"]
     table = indicators(pd.Series(texts, index=range(4, 13), dtype=object), name_recognizer="off")
@@ -204,5 +204,5 @@ def test_captions_of_every_type():
     assert indicators([]).columns.tolist() == ["indicator", "spans"]
 
 
-def test_a_word_or_name_does_not_go_on_in_the_next_caption():
+def test_indicators_do_not_span_captions():
     assert indicators(["wo", "man", "Anna", "Novak"])["spans"].tolist() == ["", "0:3:male-word", "", ""]

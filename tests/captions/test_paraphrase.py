@@ -1,4 +1,4 @@
-"""Paraphrases keep what they must and change what they can."""
+"""Paraphrases keep occupation and gender, and change other words."""
 
 import pandas as pd
 import pytest
@@ -31,36 +31,36 @@ from biaslab.planning.validation import check_plan
         ("big photo", "photo", {"large photo"}),
     ],
 )  # fmt: skip
-def test_by_hand(text, occupation, allowed):
-    found = {paraphrase(text, occupation, seed) for seed in range(40)}
-    assert found <= allowed
-    # Every wording comes up under some seed.
-    assert found == allowed
+def test_paraphrase_gives_only_allowed_wordings(text, occupation, allowed):
+    result = {paraphrase(text, occupation, seed) for seed in range(40)}
+    assert result <= allowed
+    # Each wording occurs for some seed.
+    assert result == allowed
 
 
-def test_the_embedded_world_s_captions_keep_occupation_and_gender():
+def test_paraphrase_keeps_occupation_and_gender():
     captions = pd.concat(list(open_corpus("mini", max_captions=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]
     assert new == [paraphrase(text, occupation, 7) for text, occupation in pairs]
-    before, after = indicators(captions["text"]), indicators(new)
-    assert (before["indicator"] == after["indicator"]).all()
+    indicators_before, indicators_after = indicators(captions["text"]), indicators(new)
+    assert (indicators_before["indicator"] == indicators_after["indicator"]).all()
     matcher = Matcher(sorted(set(captions["truth_occupation"])))
-    for one, other in zip(matcher.match(captions["text"]), matcher.match(new), strict=True):
-        assert one.tolist() == other.tolist()
+    for terms_before, terms_after in zip(matcher.match(captions["text"]), matcher.match(new), strict=True):
+        assert terms_before.tolist() == terms_after.tolist()
     assert paraphrases([], []).empty
     # Most captions change.
     assert sum(a != b for a, b in zip(new, captions["text"], strict=True)) > 0.6 * len(new)
 
 
 @pytest.mark.long
-def test_a_megabyte_of_words_that_could_change():
-    """Were the work to grow with the square of the length, this would not end."""
+def test_paraphrase_is_linear_in_length():
+    """With quadratic time this would not end."""
     text = "photo of a nurse smiling, " * 40_000
-    found = paraphrase(text, "nurse")
-    assert paraphrase("", "nurse") == "" and found.count("a nurse with a smile, ") == 40_000
-    assert "photo" not in found
+    result = paraphrase(text, "nurse")
+    assert paraphrase("", "nurse") == "" and result.count("a nurse with a smile, ") == 40_000
+    assert "photo" not in result
 
 
 # -- by a model ----------------------------------------------------------------------------------------------
@@ -78,11 +78,11 @@ def caption_in(question):
     return question.partition("Phrase/Sentence: ")[2]
 
 
-def test_the_instruction_asks_what_the_paper_asks(server):
+def test_paraphrases_instruction_matches_paper(server):
     """A.6: other words, the same meaning and intent, and the occupation's word; temperature 0."""
     server.reply = lambda question, n: completion("A portrait of {some} nurse")
-    found = by_model(server, ["Photo of a {nurse}"], ["nurse"])
-    assert found[KINDS].to_numpy().tolist() == [["A portrait of {some} nurse", "paraphrased"]]
+    result = by_model(server, ["Photo of a {nurse}"], ["nurse"])
+    assert result[KINDS].to_numpy().tolist() == [["A portrait of {some} nurse", "paraphrased"]]
     (request,) = server.requests
     (message,) = request["messages"]
     assert request["temperature"] == 0
@@ -107,7 +107,7 @@ def test_the_instruction_asks_what_the_paper_asks(server):
         ("A sorry nurse smiles", "A sorry nurse smiles"),
     ],
 )
-def test_what_stands_around_a_paraphrase_goes(server, answer, text):
+def test_paraphrases_strip_text_around_answer(server, answer, text):
     server.reply = lambda question, n: completion(answer)
     assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [[text, "paraphrased"]]
 
@@ -124,60 +124,60 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
         ("a prime minister", "As an AI model I have no view of a prime minister.", "declined"),
     ],
 )
-def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, caption, first, outcome):
+def test_paraphrases_with_lost_content_are_retried_once(server, caption, first, outcome):
     good = caption.replace("minister", "minister, seen here,")
     server.reply = lambda question, n: completion(first if n == 1 else good)
     assert by_model(server, [caption], ["prime minister"])[KINDS].to_numpy().tolist() == [[good, "paraphrased"]]
-    again = server.requests[1]["messages"]
-    assert [m["role"] for m in again] == ["user", "assistant", "user"]
-    assert again[1]["content"] == first.strip()
-    assert '"prime minister" must be in your text' in again[2]["content"]
+    retry_messages = server.requests[1]["messages"]
+    assert [m["role"] for m in retry_messages] == ["user", "assistant", "user"]
+    assert retry_messages[1]["content"] == first.strip()
+    assert '"prime minister" must be in your text' in retry_messages[2]["content"]
 
     server.reply = lambda question, n: completion(first)
     by_rule = paraphrase(caption, "prime minister", 5)
-    found = by_model(server, [caption], ["prime minister"], seed=5)
-    assert found[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
+    result = by_model(server, [caption], ["prime minister"], seed=5)
+    assert result[KINDS].to_numpy().tolist() == [[by_rule, outcome]]
     assert outcome in ERRORS
     assert len(server.requests) == 4
 
 
 @pytest.mark.long
-def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
+def test_paraphrases_endless_answer_is_truncated(server, tmp_path):
     store = ResultCache(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
-    found = by_model(server, ["a nurse"], ["nurse"], cache=store)
-    assert found["status"].tolist() == ["too_long"]
-    # The answer, and what of it is sent back.
+    result = by_model(server, ["a nurse"], ["nurse"], cache=store)
+    assert result["status"].tolist() == ["too_long"]
+    # The answer, and the part that is sent back.
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
     # Pages of 4,096 bytes: those of empty tables and their indices, and of two answers.
     assert (tmp_path / "purchases.sqlite").stat().st_size < 80_000
 
 
-def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
+def test_paraphrases_without_answer_use_rules(server, tmp_path):
     captions = ["a nurse at work", "a nurse with a smile", "a nurse " + "x" * LONGEST_CAPTION, "a nurse and a cat"]
     replies = {captions[0]: completion("At work: a nurse"), captions[1]: completion(""), captions[3]: failure(400)}
     server.reply = lambda question, n: replies[caption_in(question)]
     store = ResultCache(tmp_path)
-    found = by_model(server, captions, ["nurse"] * 4, seed=3, cache=store)
-    assert found["status"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
-    assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
-    # The first answer, and that there is none to the second, are kept.
-    asked = len(server.requests)
-    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, cache=store), found)
-    assert len(server.requests) == asked + 1
+    result = by_model(server, captions, ["nurse"] * 4, seed=3, cache=store)
+    assert result["status"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
+    assert result["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
+    # The first answer and the empty second one are cached.
+    n_requests = len(server.requests)
+    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, cache=store), result)
+    assert len(server.requests) == n_requests + 1
 
 
 # -- in the pipeline -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def piped(tmp_path, server):
+def open_pipeline(tmp_path, server):
     """Return a function that opens a pipeline on three captions."""
     texts = ["Portrait of a female nurse", "A nurse at work", "A nurse and an engineer"]
     pd.DataFrame({"text": texts}).to_csv(tmp_path / "a.csv", index=False)
 
     def opened(**more):
-        given = {
+        configuration = {
             "captions": {
                 "corpus": str(tmp_path / "a.csv"),
                 "occupations": ["nurse", "engineer"],
@@ -187,35 +187,35 @@ def piped(tmp_path, server):
             "compute": {"cache": str(tmp_path / "store")},
             "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.from_mapping(given).with_changes(**more), progress=False)
+        return Pipeline("mini", Settings.from_mapping(configuration).with_changes(**more), progress=False)
 
     return opened
 
 
-def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
+def test_pipeline_paraphrases_by_model_or_rules(open_pipeline, server, tmp_path):
     server.reply = lambda question, n: completion(f"Seen here: {caption_in(question)}")
-    prompts = piped().prompts("paraphrased")
-    captions = piped().prompts("caption_prompts")
+    prompts = open_pipeline().prompts("paraphrased")
+    captions = open_pipeline().prompts("caption_prompts")
     assert "paraphrase_status" not in captions
     assert sorted(prompts["text"]) == sorted("Seen here: " + captions["text"])
     assert set(prompts["paraphrase_status"]) == {"paraphrased"}
-    # The caption that names two occupations is asked about for each.
+    # A caption with two occupations is paraphrased once for each.
     assert len(server.requests) == len(prompts) == 4
-    piped().prompts("paraphrased")
+    open_pipeline().prompts("paraphrased")
     assert len(server.requests) == 4
-    assert KEY not in str(piped().settings.describe())
-    rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
+    assert KEY not in str(open_pipeline().settings.describe())
+    rules = open_pipeline(captions={"paraphraser": "rules"}).prompts("paraphrased")
     assert set(rules["paraphrase_status"]) == {"by_rule"}
     assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
 
 
-def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
+def test_paraphraser_endpoint_is_checked_before_run(open_pipeline, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
-    settings = piped().settings
+    settings = open_pipeline().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY contains no key"):
         check_plan(
             Pipeline("mini", settings.with_changes(captions={"corpus": "mini", "max_captions": 10})),
             ["paradox_paraphrases"],
         )
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
-        piped(endpoint={"url": ""}).endpoint("paraphraser")
+        open_pipeline(endpoint={"url": ""}).endpoint("paraphraser")

@@ -1,4 +1,4 @@
-"""An endpoint on this machine that answers as a test tells it to, and remembers what it was asked."""
+"""A local endpoint with replies defined by a test, which records its requests."""
 
 import base64
 import contextlib
@@ -18,14 +18,14 @@ from biaslab.endpoints.settings import EndpointSettings
 KEY = "sk-test-5f0e1d2c3b4a59687"
 
 
-def at(server, **more):
+def endpoint_settings(server, **more):
     """Return the settings of an endpoint."""
     given = {"url": server.url, "model": "some-model", "api_key_env": "FAKE_KEY", "timeout": 5.0}
     return EndpointSettings(**given | more)
 
 
 def picture(colour, kind="PNG", size=(6, 4)):
-    """Return the file of a picture of one colour, 6 pixels wide and 4 high."""
+    """Return the file of a plain image, 6 pixels wide and 4 high."""
     file = BytesIO()
     Image.new("RGB", size, tuple(colour)).save(file, kind, quality=95)
     return file.getvalue()
@@ -39,17 +39,17 @@ def completion(text, **more):
 
 
 def failure(status, message="", code="", **headers):
-    """Return an error as OpenAI's server has it."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return status, named, json.dumps({"error": {"message": message, "code": code}})
+    """Return an error in the format of OpenAI's server."""
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return status, named_headers, json.dumps({"error": {"message": message, "code": code}})
 
 
 def drawn(picture, *, url="", revised="", **headers):
     """Return the body of an answer of an images endpoint, with ``picture`` (bytes) in it or at ``url``."""
     data = {"url": url} if url else {"b64_json": base64.b64encode(picture).decode()}
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    whole = {"created": 1_700_000_000, "data": [data | ({"revised_prompt": revised} if revised else {})]}
-    return 200, named, json.dumps(whole)
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    reply_body = {"created": 1_700_000_000, "data": [data | ({"revised_prompt": revised} if revised else {})]}
+    return 200, named_headers, json.dumps(reply_body)
 
 
 class FakeEndpoint(Server):
@@ -104,19 +104,19 @@ class FakeEndpoint(Server):
 
 
 def process(target, *arguments):
-    """Start a process of its own; all of them come from one that has loaded what they need."""
+    """Start a process; all are forked from one that has loaded their modules."""
     context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
     if os.name == "posix":
         context.set_forkserver_preload(["biaslab.generation.image_endpoint", "pandas", "pytest", "tqdm"])
-    started = context.Process(target=target, args=arguments)
-    started.start()
-    return started
+    child = context.Process(target=target, args=arguments)
+    child.start()
+    return child
 
 
-def wait(until, *processes):
-    """Wait until something is so, while the processes that bring it about are alive."""
+def wait(condition, *processes):
+    """Wait for a condition while the processes that cause it are alive."""
     end = time.monotonic() + 60
-    while not until():
+    while not condition():
         assert time.monotonic() < end and all(p.is_alive() for p in processes)
         time.sleep(0.005)
 

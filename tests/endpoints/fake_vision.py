@@ -1,4 +1,4 @@
-"""A vision model on this machine that sees what a test tells it to see."""
+"""A local vision model with answers defined by a test."""
 
 import base64
 import hashlib
@@ -25,13 +25,13 @@ class FakeVision(FakeEndpoint):
 
     def _answer(self, _, n):
         body = self.requests[n - 1]
-        first = body["messages"][0]
+        first_message = body["messages"][0]
         form = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
         answers = form.get("properties", {}).get("answer", {}).get("enum", [])
-        said = self.see(picture_of(first), first["content"][0]["text"], answers)
-        return said if isinstance(said, tuple) else completion(json.dumps({"answer": said}))
+        answer = self.see(picture_of(first_message), first_message["content"][0]["text"], answers)
+        return answer if isinstance(answer, tuple) else completion(json.dumps({"answer": answer}))
 
 
 def marked(image):
-    """Return the digest of an image's pixels, by which a test knows it again."""
+    """Return the digest of an image's pixels, to identify it in a test."""
     return hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()

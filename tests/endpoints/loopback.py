@@ -1,4 +1,4 @@
-"""A server of tests on this machine: subclasses or a function state its replies, and it records the requests."""
+"""A local server for tests: subclasses or a function define its replies, and it records the requests."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""How requests to an endpoint are sent, sent again, limited and given up, with a server that does everything wrong."""
+"""Requests to an endpoint: sending, retries, limits and giving up, with a faulty server."""
 
 import gzip
 import threading
@@ -15,10 +15,10 @@ from biaslab.endpoints.chat import Answer
 from biaslab.errors import ParameterError, RunError
 from biaslab.execution import progress
 
-# Most bytes of a reply that a chat reads.
-MOST = 8 * 2**20
+# Maximum size of a chat reply in bytes.
+MAX_BYTES = 8 * 2**20
 GOOD = completion("yes")[2].encode()
-NEVER = threading.Event()
+NEVER_SET = threading.Event()
 
 
 def plain(*headers, body=b"", length=True, status=b"200 OK"):
@@ -51,24 +51,24 @@ def endless(start, piece, pause=0.0):
         [head(b"Content-Length: 20"), GOOD],
     ],
 )
-def test_request_is_sent_again_where_another_may_succeed(server, trouble, monkeypatch):
+def test_request_is_retried_after_temporary_failure(server, trouble, monkeypatch):
     server.reply = lambda question, n: trouble if n < 3 else completion("at last")
     if isinstance(trouble, tuple) and "Retry-After" in trouble[1]:
-        # The server's pause counts instead of ours, which would take a minute.
+        # The server's pause replaces ours, which would take a minute.
         monkeypatch.setattr(endpoint, "FIRST_WAIT", 30)
         monkeypatch.setattr(endpoint, "LONGEST_WAIT", 60)
     assert answers(server, ["one"])[0] == Answer("at last", "answered", "", 7, 3)
     assert len(server.requests) == 3 and server.times[1] - server.times[0] < 25
 
 
-def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkeypatch):
+def test_retry_pauses_double_up_to_limit(monkeypatch):
     pauses = []
 
     class Stop(threading.Event):
         def wait(self, timeout=None):
             pauses.append(timeout)
 
-    def failing(asked, tries):
+    def recorded_pauses(asked, tries):
         def send():
             raise endpoint.RequestError("busy", retry=True, wait=asked)
 
@@ -79,19 +79,19 @@ def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkey
 
     monkeypatch.setattr(endpoint, "FIRST_WAIT", 1.0)
     monkeypatch.setattr(endpoint, "LONGEST_WAIT", 20.0)
-    for found, least in zip(failing(None, 7), (1, 2, 4, 8, 16, 20), strict=True):
+    for result, shortest in zip(recorded_pauses(None, 7), (1, 2, 4, 8, 16, 20), strict=True):
         # Up to a quarter longer at random, so that requests do not return all at once.
-        assert least <= found <= min(least * 1.25, 20)
-    assert len(set(failing(0.1, 20))) > 1 and all(0.1 <= found <= 0.125 for found in pauses)
-    assert failing(3600.0, 2) == failing(float("inf"), 2) == [20]
-    assert failing(None, 1) == []
+        assert shortest <= result <= min(shortest * 1.25, 20)
+    assert len(set(recorded_pauses(0.1, 20))) > 1 and all(0.1 <= result <= 0.125 for result in pauses)
+    assert recorded_pauses(3600.0, 2) == recorded_pauses(float("inf"), 2) == [20]
+    assert recorded_pauses(None, 1) == []
 
 
-def test_retry_after_is_a_number_or_a_date():
+def test_retry_after_is_number_or_date():
     seconds = {"12": 12, " 0 ": 0, "0.5": 0.5, "9" * 400: float("inf")}
-    nothing = ("", "soon", "-5", "1e9", "inf", "\u0663", "Mon, 01 Jan 99999 00:00:00 GMT")
-    found = {value: endpoint.retry_after(value) for value in (*seconds, *nothing)}
-    assert found == seconds | dict.fromkeys(nothing)
+    invalid_values = ("", "soon", "-5", "1e9", "inf", "\u0663", "Mon, 01 Jan 99999 00:00:00 GMT")
+    result = {value: endpoint.retry_after(value) for value in (*seconds, *invalid_values)}
+    assert result == seconds | dict.fromkeys(invalid_values)
     assert 50 < endpoint.retry_after(formatdate(time.time() + 60, usegmt=True)) <= 60
     assert endpoint.retry_after(formatdate(time.time() - 60, usegmt=True)) == 0
 
@@ -101,12 +101,12 @@ def test_retry_after_is_a_number_or_a_date():
     [
         # The first is a port at which no server listens.
         ("http://127.0.0.1:9/v1", None, "ConnectError", 0),
-        (None, lambda: NEVER.wait(1.5) or RESET, "ReadTimeout", 3),
+        (None, lambda: NEVER_SET.wait(1.5) or RESET, "ReadTimeout", 3),
         (None, lambda: endless(plain(length=False), b" ", 0.05), "ReadTimeout: the reply took longer than 0.5 sec", 3),
     ],
     ids=["absent", "silent", "slow"],
 )
-def test_endpoint_that_never_replied_is_given_up_after_three_tries(server, url, reply, error, n):
+def test_unreachable_endpoint_fails_after_three_tries(server, url, reply, error, n):
     server.reply = lambda question, _: reply()
     with pytest.raises(RunError, match=f"does not answer: {error}"):
         answers(server, ["one"], timeout=0.5, **({"url": url} if url else {}))
@@ -128,7 +128,7 @@ def test_endpoint_that_never_replied_is_given_up_after_three_tries(server, url, 
         (failure(429, "quota", "insufficient_quota"), RunError, "requires payment"),
     ],
 )
-def test_error_that_no_further_request_can_mend_ends_the_work(server, reply, kind, message):
+def test_permanent_error_stops_work(server, reply, kind, message):
     server.reply = lambda question, n: reply
     with pytest.raises(kind, match=message) as error:
         answers(server, [str(i) for i in range(40)], concurrency=1)
@@ -136,12 +136,12 @@ def test_error_that_no_further_request_can_mend_ends_the_work(server, reply, kin
     assert KEY not in str(error.value)
 
 
-def test_replies_under_way_are_kept_when_another_request_ends_the_work(server, store):
-    arrived = threading.Barrier(3)
+def test_replies_under_way_are_kept_after_error(server, store):
+    barrier = threading.Barrier(3)
 
     def reply(question, n):
         if int(question) < 3:
-            arrived.wait(30)
+            barrier.wait(30)
         if question == "1":
             return failure(401)
         # The error arrives before.
@@ -156,13 +156,13 @@ def test_replies_under_way_are_kept_when_another_request_ends_the_work(server, s
     assert len(server.requests) == asked
 
 
-def test_pause_ends_when_another_request_ends_the_work(server, monkeypatch):
+def test_retry_pause_ends_after_permanent_error(server, monkeypatch):
     monkeypatch.setattr(endpoint, "FIRST_WAIT", 300)
     monkeypatch.setattr(endpoint, "LONGEST_WAIT", 300)
-    arrived = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def reply(question, n):
-        arrived.wait(30)
+        barrier.wait(30)
         return failure(503 if question == "waits" else 401)
 
     server.reply = reply
@@ -172,7 +172,7 @@ def test_pause_ends_when_another_request_ends_the_work(server, monkeypatch):
     assert time.monotonic() - begun < 200 and len(server.requests) == 2
 
 
-def test_endpoint_out_of_order_ends_the_work_and_answers_are_kept(server, store):
+def test_failing_endpoint_stops_and_keeps_answers(server, store):
     server.reply = lambda question, n: completion(question) if n <= 4 else failure(503, "overloaded")
     texts = [str(i) for i in range(40)]
     with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Earlier answers"):
@@ -184,22 +184,22 @@ def test_endpoint_out_of_order_ends_the_work_and_answers_are_kept(server, store)
     assert sorted(set(server.questions[28:])) == sorted(texts[4:])
     # Some rejected questions in a row do not end it.
     server.reply = lambda question, n: completion("ok") if question == "new 0" else failure(413)
-    found = answers(server, [f"new {i}" for i in range(9)], concurrency=1)
-    assert [a.outcome for a in found] == ["answered"] + ["rejected"] * 8
+    result = answers(server, [f"new {i}" for i in range(9)], concurrency=1)
+    assert [a.outcome for a in result] == ["answered"] + ["rejected"] * 8
 
 
 # -- bodies ----------------------------------------------------------------------------------------------------
 
-BOMB = gzip.compress(bytes(MOST + 1))
+BOMB = gzip.compress(bytes(MAX_BYTES + 1))
 
 
 @pytest.mark.parametrize(
     ("pieces", "said", "n"),
     [
-        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB)], f"more than {MOST} bytes", 3),
-        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB[:-9] + b"x" * 9)], f"more than {MOST} bytes", 3),
+        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB)], f"more than {MAX_BYTES} bytes", 3),
+        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB[:-9] + b"x" * 9)], f"more than {MAX_BYTES} bytes", 3),
         (lambda: [plain(b"Content-Encoding: gzip", body=GOOD)], "not valid chat completions: Error -3", 3),
-        (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MOST} bytes", 3),
+        (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MAX_BYTES} bytes", 3),
         (lambda: [plain(b"Content-Length: 99999999999", length=False)], "RemoteProtocolError", 3),
         # The status is enough where the body is of no use.
         (lambda: [plain(b"Content-Encoding: gzip", body=BOMB, status=b"413 Too Large")], "HTTP 413", 1),
@@ -207,16 +207,16 @@ BOMB = gzip.compress(bytes(MOST + 1))
     ],
     ids=["gzip", "damaged gzip", "no gzip", "endless", "cut off", "gzip with a status", "endless with a status"],
 )
-def test_body_that_no_chat_can_have_is_read_up_to_its_limit(server, pieces, said, n):
+def test_oversized_or_invalid_body_is_limited(server, pieces, said, n):
     server.reply = lambda question, _: pieces()
     with pytest.raises(RunError, match=said):
         answers(server, ["one"], timeout=60.0)
     assert len(server.requests) == n
 
 
-def test_reply_without_a_stated_length_or_compressed_is_read_although_none_is_asked_for_compressed(server):
-    packed = plain(b"Content-Encoding: gzip", body=gzip.compress(GOOD))
-    for reply in (plain(body=GOOD, length=False), plain(b"Content-Encoding: identity", body=GOOD), packed):
+def test_identity_and_gzip_replies_are_read(server):
+    compressed = plain(b"Content-Encoding: gzip", body=gzip.compress(GOOD))
+    for reply in (plain(body=GOOD, length=False), plain(b"Content-Encoding: identity", body=GOOD), compressed):
         server.reply = lambda question, n, reply=reply: [reply]
         assert answers(server, ["one"])[0].text == "yes"
     assert {headers["Accept-Encoding"] for headers in server.headers} == {"identity"}
@@ -225,34 +225,34 @@ def test_reply_without_a_stated_length_or_compressed_is_read_although_none_is_as
 # -- connections -----------------------------------------------------------------------------------------------
 
 
-def test_requests_under_way_are_as_many_as_the_setting(server):
-    running, counted = [], []
+def test_concurrency_limits_requests_under_way(server):
+    active, n_active = [], []
 
     def reply(question, n):
-        running.append(n)
-        counted.append(len(running))
+        active.append(n)
+        n_active.append(len(active))
         time.sleep(0.05)
-        running.remove(n)
+        active.remove(n)
         return completion(question)
 
     server.reply = reply
     texts = [str(i) for i in range(12)]
     assert [a.text for a in answers(server, texts, concurrency=3)] == texts
-    assert max(counted) == 3
+    assert max(n_active) == 3
 
 
-def test_endpoint_is_asked_through_the_proxy_of_the_environment(server, monkeypatch):
+def test_endpoint_uses_proxy_of_environment(server, monkeypatch):
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1").removeprefix("http://"))
     monkeypatch.setenv("no_proxy", "elsewhere.test")
     assert answers(server, ["one"], url="http://endpoint.test/v1")[0].text == "ONE"
-    # A proxy is asked for the whole URL.
+    # A proxy receives the whole URL.
     assert server.requests[0]["path"] == "http://endpoint.test/v1/chat/completions"
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     answers(server, ["two"])
     assert server.requests[1]["path"] == "/v1/chat/completions"
 
 
-def test_proxy_that_cannot_be_used_is_an_error_without_its_password(server, monkeypatch):
+def test_unusable_proxy_error_hides_password(server, monkeypatch):
     monkeypatch.setenv("http_proxy", "gopher://me:secret-word@proxy.test")
     with pytest.raises(
         ParameterError, match=r"The proxy in the environment variables cannot be used: .*gopher"
@@ -261,7 +261,7 @@ def test_proxy_that_cannot_be_used_is_an_error_without_its_password(server, monk
     assert "secret-word" not in str(error.value) and server.requests == []
 
 
-def test_url_that_httpx_does_not_take_is_refused(server):
+def test_invalid_url_is_refused(server):
     with pytest.raises(ParameterError, match=r"endpoint\.url is 'http://a\.\.b/v1', which is not a valid URL"):
         answers(server, ["one"], url="http://a..b/v1")
 
@@ -273,13 +273,13 @@ def test_retry_shows_reason_and_next_attempt(server, monkeypatch, capsys):
     assert capsys.readouterr().err == "HTTP 503: overloaded: attempt 2 in 1 s\n"
 
 
-def test_request_all_failed_endpoint_is_not_asked_again_by_the_same_start_of_a_run(server, monkeypatch, tmp_path):
+def test_failed_endpoint_is_not_retried_in_same_attempt(server, monkeypatch, tmp_path):
     server.reply = lambda question, n: failure(503, "down")
     monkeypatch.setenv(progress.ATTEMPT, str(tmp_path))
     with pytest.raises(RunError, match="does not answer: HTTP 503: down") as first:
         answers(server, ["one"])
     n_requests = len(server.requests)
-    # As another notebook of the run does.
+    # Like another notebook of the run.
     with pytest.raises(RunError) as second:
         answers(server, ["two"])
     assert str(second.value) == str(first.value) and len(server.requests) == n_requests

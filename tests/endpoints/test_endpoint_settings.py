@@ -1,4 +1,4 @@
-"""What is set of an endpoint: values that cannot be used, secrets that are not repeated, URLs in one form."""
+"""Settings of an endpoint: invalid values, secrets that are not repeated, normalised URLs."""
 
 import pytest
 
@@ -28,14 +28,14 @@ from biaslab.errors import ParameterError
         ({"model": ""}, "both must be set"),
     ],
 )
-def test_values_that_cannot_be_used(more, message):
+def test_endpoint_settings_refuse_invalid_values(more, message):
     with pytest.raises(ParameterError) as error:
         EndpointSettings(**{"model": "m", "url": "http://localhost/v1", "api_key_env": "", **more}).check_key()
     assert message in str(error.value)
     assert "secret-word" not in str(error.value)
 
 
-def test_urls_have_one_form():
+def test_endpoint_settings_normalise_url():
     for url in (
         "https://Example.org/v1",
         "https://example.org/v1/",

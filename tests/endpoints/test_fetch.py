@@ -1,4 +1,4 @@
-"""What counts as a public address, and which headers ask not to use an image."""
+"""Public addresses, and opt-out headers of images."""
 
 import socket
 
@@ -21,7 +21,7 @@ fd00:ec2::254 fe80::1%eth0 fec0::1 ff02::1
 """
 
 
-def test_only_public_addresses_are_public():
+def test_is_public_accepts_only_public_addresses():
     assert [address for address in PUBLIC.split() if not is_public(address)] == []
     assert [address for address in PRIVATE.split() if is_public(address)] == []
 
@@ -35,7 +35,7 @@ ASK_NOT = ("nofollow", "googlebot: noindex, noai", "noaisle", "")
 
 
 @pytest.mark.parametrize("values", [*ASK, *ASK_NOT])
-def test_which_headers_ask_not_to_use_an_image(values):
+def test_opts_out_reads_robots_and_tdm_headers(values):
     headers = httpx.Headers([("X-Robots-Tag", value) for value in values.split("|")])
     assert bool(opts_out(headers, OPT_OUT)) == (values in ASK)
     assert not opts_out(headers, ())
@@ -44,17 +44,17 @@ def test_which_headers_ask_not_to_use_an_image(values):
     assert reserved == ["TDM-Reservation: 1", ""]
 
 
-def test_the_next_address_is_tried_where_one_takes_no_connection(monkeypatch):
+def test_get_tries_next_address(monkeypatch):
     with Server(lambda *_: (200, {}, b"red")).running() as server:
         port = server.http.server_port
         # Nothing listens at the first address.
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in ("127.0.0.2", "127.0.0.1")]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        result = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in ("127.0.0.2", "127.0.0.1")]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: result)
         allow = [f"127.0.0.{n}:{port}" for n in (1, 2)]
         assert get(f"http://h.org:{port}/", Limits(), allow) == b"red"
         # All of a host's addresses must be allowed.
         with pytest.raises(RequestError, match=r"127\.0\.0\.2 is not a public address"):
             get(f"http://h.org:{port}/", Limits(), allow[:1])
-    with pytest.raises(RequestError, match="onnect") as failed:
+    with pytest.raises(RequestError, match="onnect") as error:
         get(f"http://h.org:{port}/", Limits(), allow)
-    assert failed.value.outcome == "connection_failed" and failed.value.retry
+    assert error.value.outcome == "connection_failed" and error.value.retry

@@ -1,4 +1,4 @@
-"""What servers and gateways say beside an answer: errors under a status of 200, refusals, thoughts, other addresses."""
+"""Special replies of servers and gateways: errors with status 200, refusals, thoughts, other addresses."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from biaslab.errors import ParameterError
 from biaslab.papers.paired.faircritic.endpoint import _parse_reply
 
 
-def bought(server, store, n=1, **more):
+def buy_images(server, store, n=1, **more):
     return images.made(server, store, images.asked(n), **more)
 
 
@@ -35,28 +35,32 @@ ERRORS = [
     ({"choices": [{"message": {"content": None}, "error": {"code": 503, "message": "none left"}}]}, 503),
     ({"choices": [{"message": {"content": None}, "finish_reason": "error"}]}, 502),
     ({"error": None, "choices": [{"message": {"content": None}}]}, 200),
-    # What was answered is an answer, whatever else is said.
+    # An answer counts, even with an error next to it.
     ({"error": {"code": 429}, "choices": [{"message": {"content": "yes"}}]}, 200),
     ({"error": {"code": 429}, "data": [{"b64_json": "QQ=="}]}, 200),
 ]
 
 
 @pytest.mark.parametrize(("reply", "status"), ERRORS)
-def test_an_error_in_a_body_has_the_status_that_it_says(reply, status):
+def test_status_of_error_in_body(reply, status):
     assert replies.status(200, json.dumps(reply).encode()) == status
     assert replies.status(404, json.dumps(reply).encode()) == 404
 
 
-def test_error_in_a_body_is_asked_again_and_never_kept(server, store):
-    passing = {str(k): reply for k, (reply, status) in enumerate(ERRORS) if status in (408, 429, 502, 503)}
+def test_error_in_body_is_retried_and_not_cached(server, store):
+    temporary_errors = {str(k): reply for k, (reply, status) in enumerate(ERRORS) if status in (408, 429, 502, 503)}
 
     def reply(question, n):
-        again = server.questions.count(question) > 1
-        return completion("here") if again else body({"choices": [{"message": {"content": None}}]} | passing[question])
+        is_repeated = server.questions.count(question) > 1
+        return (
+            completion("here")
+            if is_repeated
+            else body({"choices": [{"message": {"content": None}}]} | temporary_errors[question])
+        )
 
     server.reply = reply
-    assert {(a.outcome, a.text) for a in answers(server, list(passing), store)} == {("answered", "here")}
-    assert len(server.requests) == 2 * len(passing)
+    assert {(a.outcome, a.text) for a in answers(server, list(temporary_errors), store)} == {("answered", "here")}
+    assert len(server.requests) == 2 * len(temporary_errors)
 
 
 # -- what a policy stops -------------------------------------------------------------------------------------
@@ -75,19 +79,19 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_policy_is_recognized_in_each_form_of_an_error(refusal):
+def test_is_policy_recognises_each_error_form(refusal):
     assert replies.is_policy(refusal[2].encode())
 
 
 @pytest.mark.parametrize("refusal", REFUSALS[-4:])
-def test_refusals_are_outcomes_and_kept(server, store, refusal):
+def test_policy_refusals_are_cached_outcomes(server, store, refusal):
     """Their statuses are 403, 400, 422 and 200."""
     server.reply = lambda question, n: refusal
     # More in a row than an endpoint out of order would have.
-    found = bought(server, store, 4)
-    assert found.table["status"].tolist() == ["refused"] * 4 and found.spent == 0
-    # Kept: nobody is asked again.
-    bought(server, store, 4)
+    result = buy_images(server, store, 4)
+    assert result.table["status"].tolist() == ["refused"] * 4 and result.spent == 0
+    # Cached: no request is repeated.
+    buy_images(server, store, 4)
     assert len(server.requests) == 4
     assert [a.outcome for a in answers(server, ["one"], store)] == ["filtered"]
 
@@ -102,17 +106,17 @@ def test_refusals_are_outcomes_and_kept(server, store, refusal):
         {"message": "This model does not support the temperature parameter."},
     ],
 )
-def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server, store, said, caplog):
+def test_refused_temperature_is_omitted_from_then_on(server, store, said, caplog):
     def reply(question, n):
         return body({"error": said}, 400) if "temperature" in server.requests[-1] else completion("fine")
 
     server.reply = reply
     assert {a.text for a in answers(server, list("012345678"), store)} == {"fine"}
     with_it = [request for request in server.requests if "temperature" in request]
-    # No more than were under way before it was known.
+    # At most those under way before the first refusal.
     assert len(server.requests) == 9 + len(with_it) and len(with_it) <= 8
     assert "does not accept the field 'temperature'" in caplog.text
-    # They are kept as what was asked for.
+    # They are cached under the original request.
     answers(server, ["3"], store)
     assert len(server.requests) == 9 + len(with_it)
 
@@ -134,19 +138,19 @@ def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server,
         ("plain", "plain"),
     ],
 )
-def test_thoughts_and_marks_are_no_part_of_an_answer(server, said, answer):
+def test_plain_text_removes_thoughts_and_marks(server, said, answer):
     assert replies.plain_text(said) == answer
 
 
-def test_thoughts_alone_are_an_empty_answer(server):
+def test_thoughts_alone_are_empty_answer(server):
     thought = "<think>So many thoughts"
     server.reply = lambda question, n: completion(thought + ("</think>A photo" if question == "one" else " that"))
-    found = answers(server, ["one", "two"])
-    assert [(a.text, a.outcome) for a in found] == [("A photo", "answered"), ("", "empty")]
+    result = answers(server, ["one", "two"])
+    assert [(a.text, a.outcome) for a in result] == [("A photo", "answered"), ("", "empty")]
 
 
 @pytest.mark.parametrize(("reason", "text"), [("stop", "A photo"), ("length", "")])
-def test_what_a_server_puts_among_the_reasoning_counts_where_the_model_came_to_its_end(reason, text):
+def test_text_uses_reasoning_only_if_complete(reason, text):
     message = {"content": "", "reasoning_content": "Thoughts.</think>A photo"}
     assert replies.text(message, is_complete=reason == "stop") == text
 
@@ -155,7 +159,7 @@ def test_what_a_server_puts_among_the_reasoning_counts_where_the_model_came_to_i
 
 
 @pytest.mark.parametrize("form", ["relative", "unpadded", "of URLs"])
-def test_pictures_are_had_however_a_server_gives_them(server, store, form):
+def test_images_of_each_reply_form_are_read(server, store, form):
     # Its base64 has letters that the alphabet of URLs lacks, and ends with a pad.
     data = picture((255, 251, 254), "JPEG", (7, 5))
     text = base64.b64encode(data).decode()
@@ -164,11 +168,11 @@ def test_pictures_are_had_however_a_server_gives_them(server, store, form):
     of_urls = text.replace("+", "-").replace("/", "_")
     given = {"relative": {"url": "/files/1.jpg"}, "unpadded": {"b64_json": text.rstrip("=")}}
     server.reply = lambda question, n: body({"data": [given.get(form, {"b64_json": of_urls})]})
-    found = bought(server, store, allowed_hosts=[server.url.split("/")[2]])
-    assert found.read(["p0/0"])[0].shape == (5, 7, 3)
+    result = buy_images(server, store, allowed_hosts=[server.url.split("/")[2]])
+    assert result.read(["p0/0"])[0].shape == (5, 7, 3)
 
 
-# -- whatever comes --------------------------------------------------------------------------------------------
+# -- arbitrary replies -----------------------------------------------------------------------------------------
 
 WORDS = ("error", "code", "message", "choices", "data", "content", "status", "type", "param", "x")
 JSON = some.recursive(
@@ -181,7 +185,7 @@ JSON = some.recursive(
 @pytest.mark.long
 @settings(max_examples=50)
 @given(JSON)
-def test_no_reply_is_more_than_can_be_read(reply):
+def test_replies_of_any_json_are_parsed(reply):
     data = json.dumps(reply).encode()
     assert replies.status(200, data) == 200 or 400 <= replies.status(200, data) <= 599
     code, message = replies.error(data)
@@ -191,7 +195,7 @@ def test_no_reply_is_more_than_can_be_read(reply):
 
 
 @given(some.binary(max_size=40) | some.text(alphabet="<|>think/ab \n`{}", max_size=80).map(str.encode))
-def test_nor_is_any_text(data):
+def test_replies_of_any_text_are_parsed(data):
     assert replies.status(200, data) == 200
     said = data.decode("utf-8", errors="replace")
     plain = replies.plain_text(said)
@@ -200,17 +204,17 @@ def test_nor_is_any_text(data):
 
 
 @pytest.mark.parametrize("piece", ["<|", "<|a", "```", "</think>", "<think>", "` ", '{"error":'])
-def test_long_replies_are_read_to_their_end(piece):
+def test_long_replies_are_parsed_in_linear_time(piece):
     """Eight megabytes are read: with an expression that takes cubic time this would not end."""
     said = piece * 200_000
     assert len(replies.plain_text(said)) <= len(said)
     assert isinstance(_parse_reply(said), str) and replies.status(200, said.encode()) == 200
 
 
-def test_a_key_that_is_not_accepted_is_no_refusal(server, store):
+def test_refused_key_is_not_policy_refusal(server, store):
     server.reply = lambda question, n: failure(403, "You have no access to this model.", "forbidden")
     with pytest.raises(ParameterError, match="does not accept the key"):
-        bought(server, store)
+        buy_images(server, store)
 
 
 # -- placeholders of content filters ---------------------------------------------------------------------------
@@ -231,6 +235,6 @@ FILTERED = {"hate": {"filtered": False, "severity": "safe"}, "sexual": {"filtere
         ({}, {}, ""),
     ],
 )
-def test_placeholder_names_the_field_that_says_so(picture_says, reply_says, field):
+def test_placeholder_names_filter_field(picture_says, reply_says, field):
     reply = {"data": [{"b64_json": "QQ==", **picture_says}], **reply_says}
     assert replies.placeholder(json.dumps(reply).encode()) == field

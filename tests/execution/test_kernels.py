@@ -1,4 +1,4 @@
-"""Kernels execute many notebooks, each as if it were the first, and end with the process that started them."""
+"""Kernels execute many notebooks in isolation, and end with the process that started them."""
 
 import json
 import operator
@@ -20,30 +20,30 @@ posix = pytest.mark.skipif(os.name != "posix", reason="processes are killed on P
 
 
 @pytest.fixture(scope="module")
-def one():
+def kernel_pool():
     """One kernel for the tests of this file, which is started again where a test ends it."""
     with kernels.Kernels(1, {"BIASLAB_TRIED": "1"}) as made:
         yield made
 
 
 @posix
-def test_a_function_is_called_in_a_kernel(one, tmp_path):
+def test_call_runs_function_in_kernel(kernel_pool, tmp_path):
     log = tmp_path / "logs/1"
-    assert one.call(log, exec, "import sys; sys.stderr.write('said')") is None
+    assert kernel_pool.call(log, exec, "import sys; sys.stderr.write('said')") is None
     assert log.read_text() == "said"
     seen = "(__import__('os').environ['BIASLAB_TRIED'], __import__('os').getpid())"
-    found, process = one.call(log, eval, seen)
-    assert found == "1" and process != os.getpid()
+    result, process = kernel_pool.call(log, eval, seen)
+    assert result == "1" and process != os.getpid()
     with pytest.raises(ZeroDivisionError):
-        one.call(log, operator.truediv, 1, 0)
+        kernel_pool.call(log, operator.truediv, 1, 0)
     with pytest.raises(EOFError):
-        one.call(log, eval, f"__import__('os').kill(__import__('os').getpid(), {signal.SIGKILL})")
+        kernel_pool.call(log, eval, f"__import__('os').kill(__import__('os').getpid(), {signal.SIGKILL})")
     # The kernel is started again.
-    assert one.call(log, operator.add, 1, 1) == 2
+    assert kernel_pool.call(log, operator.add, 1, 1) == 2
 
 
 @posix
-def test_kernels_end_with_the_process_that_started_them(tmp_path):
+def test_kernels_end_with_parent_process(tmp_path):
     code = "from biaslab.execution import kernels; import os, pathlib, signal\n"
     code += "k = kernels.Kernels(1, {}); print(k.call(pathlib.Path('log'), os.getpid), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
@@ -54,7 +54,7 @@ def test_kernels_end_with_the_process_that_started_them(tmp_path):
         time.sleep(0.1)
 
 
-def told(folder, write_notebook, *cells):
+def run_cells(folder, write_notebook, *cells):
     """Run a notebook per cell, one after the other in one kernel, and return what each prints."""
     files = [folder / f"notebooks/paradox/{name}.ipynb" for name in "abcd"[: len(cells)]]
     for file, cell in zip(files, cells, strict=True):
@@ -71,8 +71,8 @@ def told(folder, write_notebook, *cells):
     return printed
 
 
-# What a notebook can find out about its process.
-LOOKS = """
+# The state of its process that a notebook can inspect.
+INSPECT = """
 import json, os, random, sys, warnings
 import matplotlib.pyplot as plt, numpy as np, pandas as pd
 found = {
@@ -94,8 +94,8 @@ with warnings.catch_warnings(record=True) as shown:
 found["shown"] = len(shown)
 print(json.dumps(found))
 """
-# And what a notebook may leave behind.
-LEAVES = """
+# Changes of state that a notebook may leave behind.
+POLLUTE = """
 left = 1
 del os.environ["HOME"]
 os.environ["LEFT"] = "1"
@@ -109,35 +109,35 @@ random.seed(1); np.random.seed(1)
 
 
 @posix
-def test_a_notebook_finds_nothing_of_another(tmp_path, write_notebook):
+def test_notebooks_in_one_kernel_are_isolated(tmp_path, write_notebook):
     helper = "assert 'helper' not in sys.modules\n"
-    cells = LOOKS + LEAVES, LOOKS + LEAVES, LOOKS + helper
-    (first, n), *others = told(tmp_path, write_notebook, *cells)
+    cells = INSPECT + POLLUTE, INSPECT + POLLUTE, INSPECT + helper
+    (first, n), *other_outputs = run_cells(tmp_path, write_notebook, *cells)
     first = json.loads(first)
     digits = {tuple(first.pop("digits"))}
-    for text, count in others:
-        found = json.loads(text)
-        digits.add(tuple(found.pop("digits")))
+    for text, count in other_outputs:
+        result = json.loads(text)
+        digits.add(tuple(result.pop("digits")))
         assert count == n
-        for what, value in first.items():
-            assert found[what] == value, what
+        for fact, value in first.items():
+            assert result[fact] == value, fact
     assert len(digits) == 3
 
 
 @posix
-def test_a_kernel_that_failed_or_holds_much_memory_is_started_again(tmp_path, write_notebook, monkeypatch):
+def test_kernel_restarts_after_failure_or_memory_limit(tmp_path, write_notebook, monkeypatch):
     process = "import os; print(os.getpid())"
-    (first, _), (second, _) = told(tmp_path, write_notebook, process, process)
+    (first, _), (second, _) = run_cells(tmp_path, write_notebook, process, process)
     assert first == second
     monkeypatch.setattr(kernels, "_MAX_MEMORY", 1)
-    (first, _), (second, _) = told(tmp_path, write_notebook, process, process)
+    (first, _), (second, _) = run_cells(tmp_path, write_notebook, process, process)
     assert first != second
-    with kernels.Kernels(1, {}) as one:
-        with pytest.raises(KeyError), one.acquire(tmp_path, tmp_path / "log") as manager:
-            before = manager.provisioner.pid
+    with kernels.Kernels(1, {}) as kernel_pool:
+        with pytest.raises(KeyError), kernel_pool.acquire(tmp_path, tmp_path / "log") as manager:
+            pid_before = manager.provisioner.pid
             raise KeyError
-        with one.acquire(tmp_path, tmp_path / "log") as manager:
-            assert manager.provisioner.pid != before
+        with kernel_pool.acquire(tmp_path, tmp_path / "log") as manager:
+            assert manager.provisioner.pid != pid_before
 
 
 ADDRESS = """\
@@ -149,7 +149,7 @@ print(said["transport"], said["ip"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of no file are Linux's own; elsewhere kernels have ports")
-def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
-    ((said, _),) = told(tmp_path, write_notebook, ADDRESS)
-    transport, name = said.split()
+def test_kernels_use_no_network_port(tmp_path, write_notebook):
+    ((output, _),) = run_cells(tmp_path, write_notebook, ADDRESS)
+    transport, name = output.split()
     assert transport == "ipc" and name[0] == "@"

@@ -1,4 +1,4 @@
-"""What the processor computes fastest with, as Linux or torch says what it is."""
+"""The fastest number type and device of a processor, as reported by Linux or torch."""
 
 import sys
 
@@ -6,21 +6,21 @@ import pytest
 
 from biaslab.execution import processor
 
-AMX, AVX, BOTH = "fpu avx512f amx_bf16 amx_tile", "fpu avx512f avx512_bf16", "avx512_bf16 amx_bf16 amx_tile"
+AMX, AVX, AMX_AND_AVX = "fpu avx512f amx_bf16 amx_tile", "fpu avx512f avx512_bf16", "avx512_bf16 amx_bf16 amx_tile"
 
 
 @pytest.mark.parametrize(
     ("vendor", "flags", "favours"),
     [
         ("GenuineIntel", AMX, True),
-        ("GenuineIntel", BOTH, True),
+        ("GenuineIntel", AMX_AND_AVX, True),
         # Without AMX, Intel's units multiply it at half the rate of float32, and AMD's at twice.
         ("GenuineIntel", AVX, False),
         ("AuthenticAMD", AVX, True),
         ("AuthenticAMD", "fpu avx512f avx512_bf16x", False),
     ],
 )
-def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favours):
+def test_favours_bfloat16_without_torch(cpuinfo, monkeypatch, vendor, flags, favours):
     cpuinfo(flags, vendor)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert processor.favours_bfloat16() == favours
@@ -40,8 +40,8 @@ def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favour
         ("Darwin", False, False, "cpu"),
     ],
 )
-def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, found):
-    """No such device is here: what torch and the system say is made up."""
+def test_accelerator_prefers_available_device(monkeypatch, system, cuda, mps, found):
+    """Devices are simulated by patching torch and the platform."""
     torch = pytest.importorskip("torch", reason="models need the extra 'models'")
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr(processor, "has_cuda", lambda: cuda)
@@ -53,7 +53,7 @@ def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, fou
     ("files", "vendors", "asks"),
     [([], ["0x8086"], False), (["gpu0"], [], True), ([], ["0x8086", "0x10de"], True), ([], ["0x1002"], True)],
 )
-def test_torch_is_asked_where_a_gpu_may_be(monkeypatch, tmp_path, files, vendors, asks):
+def test_has_cuda_asks_torch_only_if_gpu_possible(monkeypatch, tmp_path, files, vendors, asks):
     torch = pytest.importorskip("torch", reason="models need the extra 'models'")
     monkeypatch.setattr("platform.system", lambda: "Linux")
     for name, text in (*((name, "") for name in files), *((f"pci{i}", f"{v}\n") for i, v in enumerate(vendors))):

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from clusters import cluster
+from dask_cluster import cluster
 
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution import kernels
@@ -56,15 +56,15 @@ def fails(x):
 
 
 def dies(folder, x):
-    """End this process the first time that it comes to 2, and each time that it comes to 5; a result is kept."""
-    met, kept = Path(folder) / f"met-{x}", Path(folder) / f"kept-{x}"
-    if kept.exists():
+    """End this process at the first 2 and at each 5; results are saved."""
+    met, result_file = Path(folder) / f"met-{x}", Path(folder) / f"kept-{x}"
+    if result_file.exists():
         return x * x
     with met.open("a") as file:
         file.write("x")
     if x == 5 or (x == 2 and met.read_text() == "x"):
         os.kill(os.getpid(), signal.SIGKILL)
-    kept.touch()
+    result_file.touch()
     return x * x
 
 
@@ -87,21 +87,21 @@ class Loads:
 
     def __call__(self, x):
         # Until both workers have loaded it: one could do all the work before the other has started.
-        loaded, late = self.model(), time.monotonic() + 200
+        model, deadline = self.model(), time.monotonic() + 200
         while len(list(self.folder.iterdir())) < 2:
-            assert time.monotonic() < late, "One worker does all the work."
+            assert time.monotonic() < deadline, "One worker does all the work."
             time.sleep(0.02)
-        loaded.append(x)
-        return len(loaded)
+        model.append(x)
+        return len(model)
 
 
 def device(folder, workers, x):
     """Return the process and the GPUs that it sees, once so many workers have begun: one may start seconds later."""
     folder.mkdir(exist_ok=True)
     (folder / str(os.getpid())).touch()
-    late = time.monotonic() + 200
+    deadline = time.monotonic() + 200
     while len(list(folder.iterdir())) < workers:
-        assert time.monotonic() < late, "One worker does all the work."
+        assert time.monotonic() < deadline, "One worker does all the work."
         time.sleep(0.05)
     return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
@@ -109,7 +109,7 @@ def device(folder, workers, x):
 def alive(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
-        # One that was killed and not yet asked for by its parent is dead all the same.
+        # A zombie counts as dead.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
@@ -118,7 +118,7 @@ def pids(folder):
     return [int(p.name.removeprefix("pid-")) for p in folder.glob("pid-*")]
 
 
-def gone(processes, seconds=30):
+def all_ended(processes, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end and any(map(alive, processes)):
         time.sleep(0.05)
@@ -129,7 +129,7 @@ def gone(processes, seconds=30):
 
 
 @pytest.mark.parametrize("workers", [Workers(), Workers(count=1)])
-def test_without_workers_tasks_are_computed_here_when_asked_for(workers):
+def test_run_without_workers_is_lazy_in_process(workers):
     seen = []
     results = workers.run(lambda x: seen.append(x) or x * x, [3, 1, 2])
     assert seen == []
@@ -140,7 +140,7 @@ def test_without_workers_tasks_are_computed_here_when_asked_for(workers):
     assert list(TWO.run(facts, [])) == []
 
 
-def test_workers_give_the_same_in_order(monkeypatch):
+def test_workers_give_same_results_in_order(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
     results = list(TWO.run(facts, iter(range(9))))
     assert [square for square, _, _ in results] == [x * x for x in range(9)]
@@ -157,7 +157,7 @@ def limits(_):
 
 
 @pytest.mark.long
-def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
+def test_one_thread_setting_applies_everywhere(monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     for name in THREADS:
         monkeypatch.delenv(name, raising=False)
@@ -165,11 +165,11 @@ def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     given = kernels.environment()
     assert [given[name] for name in THREADS] == ["1"] * 6
-    # Of each notebook side by side, too; where nobody says it, the processors are shared out.
+    # Also for each of several notebooks; without the variable, processors are divided among them.
     assert [kernels.environment(3)[name] for name in THREADS] == ["1"] * 6
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert [kernels.environment(3)[name] for name in THREADS] == ["2"] * 6
-    # What the user says of one library stays.
+    # The user's setting of one library is kept.
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
     assert kernels.environment(3)["MKL_NUM_THREADS"] == "4"
     # Workers of a notebook that has these.
@@ -178,7 +178,7 @@ def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
     assert list(TWO.run(limits, range(2))) == [(["1"] * 6, 1)] * 2
 
 
-def test_errors_of_the_function_arrive_with_their_place():
+def test_worker_errors_keep_type_and_place():
     with pytest.raises(InputError, match="three is no number") as error:
         list(TWO.run(fails, range(1, 7)))
     assert "in fails" in error.value.__notes__[0]
@@ -189,24 +189,24 @@ def test_errors_of_the_function_arrive_with_their_place():
         list(TWO.run(fails, [9, 1]))
 
 
-def test_a_function_that_cannot_be_pickled_is_named():
+def test_unpicklable_function_is_refused():
     with pytest.raises(ParameterError, match=r"lock.* cannot be sent to workers: .*Use a function whose arguments"):
         list(TWO.run(partial(print, threading.Lock()), [1, 2]))
 
 
-def test_a_killed_worker_costs_what_it_had_in_hand(tmp_path):
+def test_killed_worker_task_is_repeated(tmp_path):
     assert list(TWO.run(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "xx"
 
 
 @pytest.mark.long
-def test_a_piece_that_kills_four_workers_is_an_error(tmp_path):
+def test_task_that_kills_four_workers_fails(tmp_path):
     with pytest.raises(RunError, match=r"killed 4 times .*memory ran out.*cached\. Use fewer workers"):
         list(TWO.run(partial(dies, tmp_path), [5, 6]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
 
 
-def test_each_worker_loads_once_and_stays_for_the_next_function(tmp_path):
+def test_workers_load_once_and_are_reused(tmp_path):
     # Bytes that differ make a function another one.
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -216,7 +216,7 @@ def test_each_worker_loads_once_and_stays_for_the_next_function(tmp_path):
     assert [len(list((tmp_path / name).iterdir())) for name in ("one", "other")] == [2, 2]
     # One that was killed in between is replaced.
     os.kill(int(min(one)), signal.SIGKILL)
-    assert gone([int(min(one))])
+    assert all_ended([int(min(one))])
     assert [square for square, _, _ in TWO.run(facts, range(3))] == [0, 1, 4]
 
 
@@ -235,7 +235,7 @@ class Heavy(Loads):
 
 
 @pytest.mark.long
-def test_a_worker_that_loads_a_large_model_is_not_replaced(tmp_path):
+def test_worker_with_large_model_is_not_replaced(tmp_path):
     # joblib would take it for one that leaks memory.
     first = {pid for pid, _ in TWO.run(partial(device, tmp_path / "first", 2), range(6))}
     (tmp_path / "heavy").mkdir()
@@ -243,34 +243,34 @@ def test_a_worker_that_loads_a_large_model_is_not_replaced(tmp_path):
     assert len(list((tmp_path / "heavy").iterdir())) == 2
 
 
-def test_each_worker_has_a_gpu_in_turn(monkeypatch, tmp_path):
+def test_workers_take_gpus_in_turn(monkeypatch, tmp_path):
     # Places are held by locks in the folder of temporary files.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     three = Workers(count=3)
-    found = dict(three.run(partial(device, tmp_path / "gpu", 3), range(12), gpu=True))
-    assert Counter(found.values()) == {"4": 2, "7": 1}
+    result = dict(three.run(partial(device, tmp_path / "gpu", 3), range(12), gpu=True))
+    assert Counter(result.values()) == {"4": 2, "7": 1}
     # They keep them for work that uses none.
-    assert dict(three.run(partial(device, tmp_path / "none", 3), range(12))) == found
+    assert dict(three.run(partial(device, tmp_path / "none", 3), range(12))) == result
 
 
-def test_workers_of_work_without_a_gpu_see_what_this_process_sees(monkeypatch, tmp_path):
+def test_workers_without_gpu_work_see_all_gpus(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     assert {seen for _, seen in TWO.run(partial(device, tmp_path / "none", 2), range(4))} == {"4,7"}
 
 
-def test_workers_end_when_the_results_are_closed(tmp_path):
+def test_workers_end_with_closed_results(tmp_path):
     results = TWO.run(partial(sleeps, tmp_path), range(4))
     assert next(results) == 0
     while len(pids(tmp_path)) < 2:
         time.sleep(0.02)
     results.close()
-    assert gone(pids(tmp_path))
+    assert all_ended(pids(tmp_path))
 
 
 @pytest.mark.parametrize("said", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.long
-def test_workers_end_with_a_parent_that_was_killed_or_interrupted(tmp_path, said):
+def test_workers_end_with_killed_parent(tmp_path, said):
     script = """
 import sys
 sys.path[:0] = sys.argv[1:2]
@@ -289,8 +289,8 @@ list(TWO.run(partial(sleeps, sys.argv[2]), range(1, 4)))
         # As a terminal does: to all processes of the group.
         os.killpg(process.pid, said)
     _, err = process.communicate(timeout=60)
-    assert gone(pids(tmp_path))
-    # Ctrl-C is an interruption of the process that asked alone.
+    assert all_ended(pids(tmp_path))
+    # Ctrl-C raises KeyboardInterrupt in the parent only.
     assert err.count("KeyboardInterrupt\n") == (said == signal.SIGINT)
 
 
@@ -311,18 +311,18 @@ list(TWO.run(partial(sleeps, sys.argv[2]), range(1, 4)))
         ),
     ],
 )
-def test_settings_that_do_not_fit_one_another_say_so(given, match):
+def test_inconsistent_compute_settings_are_refused(given, match):
     compute = ComputeSettings(**given)
     with pytest.raises(ParameterError, match=match):
         Workers(compute.engine, compute.workers, compute.address)
 
 
-def test_an_engine_that_is_no_more_is_named_with_those_that_are():
+def test_removed_engine_names_known_engines():
     with pytest.raises(ParameterError, match=r"compute.engine is 'ray'\. Known: dask, local\."):
         Settings.from_mapping({"compute": {"engine": "ray"}})
 
 
-def test_dask_that_is_missing_is_named(monkeypatch):
+def test_missing_dask_is_named(monkeypatch):
     monkeypatch.setattr("biaslab.execution.workers.find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"Run `pip install 'biaslab\[dask\]'`"):
         Workers("dask", address="x:1")
@@ -330,13 +330,13 @@ def test_dask_that_is_missing_is_named(monkeypatch):
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
-    with cluster(tmp_path_factory.mktemp("cluster")) as started:
-        yield Workers("dask", address=str(started.file))
+    with cluster(tmp_path_factory.mktemp("cluster")) as running_cluster:
+        yield Workers("dask", address=str(running_cluster.file))
 
 
 @needs_dask
 @pytest.mark.long
-def test_workers_of_a_cluster_give_the_same_in_order(dask, tmp_path, monkeypatch):
+def test_cluster_workers_give_same_results_in_order(dask, tmp_path, monkeypatch):
     results = list(dask.run(facts, iter(range(20))))
     assert [square for square, _, _ in results] == [x * x for x in range(20)]
     assert os.getpid() not in {pid for _, pid, _ in results}
@@ -355,45 +355,45 @@ def test_workers_of_a_cluster_give_the_same_in_order(dask, tmp_path, monkeypatch
 
 @needs_dask
 @pytest.mark.long
-def test_killed_worker_of_a_cluster_costs_what_it_had_in_hand(tmp_path):
-    with cluster(tmp_path / "cluster") as started:
-        workers = Workers("dask", address=str(started.file))
+def test_killed_cluster_worker_task_is_repeated(tmp_path):
+    with cluster(tmp_path / "cluster") as running_cluster:
+        workers = Workers("dask", address=str(running_cluster.file))
         assert list(workers.run(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "xx"
 
 
 @needs_dask
 @pytest.mark.long
-def test_workers_of_a_cluster_have_a_gpu_in_turn(tmp_path, monkeypatch):
+def test_cluster_workers_take_gpus_in_turn(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    with cluster(tmp_path / "cluster") as started:
-        workers = Workers("dask", address=str(started.file))
-        found = dict(workers.run(partial(device, tmp_path / "gpu", 2), range(8), gpu=True))
-    assert sorted(found.values()) == ["4", "7"]
+    with cluster(tmp_path / "cluster") as running_cluster:
+        workers = Workers("dask", address=str(running_cluster.file))
+        result = dict(workers.run(partial(device, tmp_path / "gpu", 2), range(8), gpu=True))
+    assert sorted(result.values()) == ["4", "7"]
 
 
 @needs_dask
 @pytest.mark.long
-def test_a_cluster_that_is_not_there_or_ends_says_so(tmp_path, monkeypatch):
+def test_missing_or_ended_cluster_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("biaslab.execution.workers.PATIENCE", 1.0)
     with pytest.raises(RunError, match=r"'127\.0\.0\.1:1' cannot be used: .*dask scheduler"):
         list(Workers("dask", address="127.0.0.1:1").run(str, [1]))
     with cluster(tmp_path / "empty", workers=0) as empty, pytest.raises(RunError, match=r"cannot be used: .*1 workers"):
         list(Workers("dask", address=str(empty.file)).run(str, [1]))
     monkeypatch.setattr("biaslab.execution.workers.PATIENCE", 60.0)
-    with cluster(tmp_path / "ends") as started:
-        results = Workers("dask", address=str(started.file)).run(facts, range(10_000))
+    with cluster(tmp_path / "ends") as running_cluster:
+        results = Workers("dask", address=str(running_cluster.file)).run(facts, range(10_000))
         assert next(results)[0] == 0
-        started.end()
+        running_cluster.end()
         with pytest.raises(RunError, match=r"scheduler of the Dask cluster .*scheduler\.json' has stopped"):
             list(results)
 
 
 @needs_dask
 @pytest.mark.long
-def test_processes_of_a_run_share_the_workers_that_a_batch_system_starts(monkeypatch):
-    """No batch system is here: processes of this machine are what it starts."""
+def test_slurm_workers_are_shared_by_processes_of_run(monkeypatch):
+    """Local processes replace the jobs of a batch system."""
     import dask_jobqueue
     from distributed import LocalCluster
 
@@ -408,8 +408,10 @@ def test_processes_of_a_run_share_the_workers_that_a_batch_system_starts(monkeyp
 from biaslab.execution.workers import Workers
 print(list(Workers("dask", 2, "slurm").run(abs, [-1, -2])))
 """
-        done = subprocess.run([sys.executable, "-c", script], env=os.environ | given, capture_output=True, text=True)
-        assert done.stdout == "[1, 2]\n", done.stderr
+        completed = subprocess.run(
+            [sys.executable, "-c", script], env=os.environ | given, capture_output=True, text=True
+        )
+        assert completed.stdout == "[1, 2]\n", completed.stderr
     finally:
         client = _connect(slurm.address, slurm.count)
         _connect.cache_clear()

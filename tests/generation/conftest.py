@@ -1,4 +1,4 @@
-"""Tests of tiny pipelines, which one thread computes fastest."""
+"""Tests of tiny pipelines, which are fastest with one thread."""
 
 import pytest
 

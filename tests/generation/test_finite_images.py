@@ -1,4 +1,4 @@
-"""Numbers of a model that are not finite: decoded once more in float32, else an error, and no image is kept."""
+"""Non-finite numbers of a model: decoded again in float32, else an error, and no image is cached."""
 
 import copy
 
@@ -20,13 +20,13 @@ PROMPT = "a photo of a nurse"
 
 @pytest.fixture(params=["own", "whole"])
 def path(request, monkeypatch):
-    """Let a pipeline go biaslab's own path, or as one of no known family by its own call."""
+    """Use biaslab's own path, or that of a pipeline of an unknown family."""
     if request.param == "whole":
         monkeypatch.setattr(families, "table", dict)
     return request.param
 
 
-def loaded(folder, dtype="float32"):
+def load_model(folder, dtype="float32"):
     return load(*settings(folder, dtype=dtype), device="cpu")
 
 
@@ -35,32 +35,32 @@ def images(model, n=2):
 
 
 def spoil(part, value=float("nan")):
-    """Let one weight be no number."""
+    """Set one weight to NaN, or to ``value``."""
     with torch.no_grad():
         part[(0,) * part.dim()] = value
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
-def test_a_decoder_or_a_network_that_is_broken_in_float32_is_an_error(folders, family, path):
-    model = loaded(folders(family))
+def test_decoder_or_network_with_nan_weights_raises(folders, family, path):
+    model = load_model(folders(family))
     bias = model.pipe.vae.decoder.conv_out.bias
-    whole = bias.detach().clone()
+    intact = bias.detach().clone()
     # Beyond white, and below black, are infinite numbers, too.
     for value in ("nan", "inf", "-inf"):
         spoil(bias, float(value))
         with pytest.raises(RunError, match=rf"{family} returns numbers that are not finite in float32\. No type"):
             images(model, 1)
     with torch.no_grad():
-        bias.copy_(whole)
+        bias.copy_(intact)
     images(model, 1)
     spoil(next((getattr(model.pipe, "unet", None) or model.pipe.transformer).parameters()))
     with pytest.raises(RunError, match=r"not finite in float32"):
         images(model, 1)
 
 
-def test_what_text_is_read_as_is_checked_without_an_image(folders):
-    model = loaded(folders("sd1"))
+def test_embeddings_with_nan_weights_raise(folders):
+    model = load_model(folders("sd1"))
     assert len(model.embeddings([PROMPT])) == 1
     encoder = model.pipe.text_encoder
     spoil(next(value for name, value in encoder.named_parameters() if "final_layer_norm" in name))
@@ -69,35 +69,35 @@ def test_what_text_is_read_as_is_checked_without_an_image(folders):
         model.embeddings(["a photo of a man"])
 
 
-def test_a_safety_checker_that_sees_nothing_is_an_error(folders, path):
-    model = loaded(folders("checked"))
+def test_safety_checker_with_nan_weights_raises(folders, path):
+    model = load_model(folders("checked"))
     spoil(model.pipe.safety_checker.visual_projection.weight)
     with pytest.raises(RunError, match="not finite"):
         images(model)
 
 
-def test_no_image_is_kept(folders, tmp_path):
+def test_images_with_nan_weights_are_not_cached(folders, tmp_path):
     given = (pd.DataFrame({"prompt_id": ["p"], "text": [PROMPT], "n_images": [3]}), *settings(folders("sd1")))
-    kept = {"seed": 1, "cache": ResultCache(tmp_path), "device": "cpu"}
+    cache_options = {"seed": 1, "cache": ResultCache(tmp_path), "device": "cpu"}
 
-    def broken(*given, **where):
-        model = load(*given, **where)
+    def load_broken(*given, **options):
+        model = load(*given, **options)
         spoil(model.pipe.vae.decoder.conv_out.bias)
         return model
 
-    made = GeneratedImages(*given, **kept, load=broken)
+    generated = GeneratedImages(*given, **cache_options, load=load_broken)
     with pytest.raises(RunError, match="not finite"):
-        made.complete(progress=False)
-    assert made.n_cached() == 0
-    again = GeneratedImages(*given, **kept).complete(progress=False)
-    assert [image.any() for image in again.read(["p/0", "p/1", "p/2"])] == [True] * 3
+        generated.complete(progress=False)
+    assert generated.n_cached() == 0
+    repeated = GeneratedImages(*given, **cache_options).complete(progress=False)
+    assert [image.any() for image in repeated.read(["p/0", "p/1", "p/2"])] == [True] * 3
 
 
-# -- an overflow that float32 holds ----------------------------------------------------------------------------
+# -- overflow of float16 ----------------------------------------------------------------------------------------
 
 
 def overflow(vae):
-    """Let a decoder's first layer give more than float16 holds; the norms after it take the factor off again."""
+    """Let a decoder's first layer overflow float16; the norms after it remove the factor."""
     with torch.no_grad():
         for weights in vae.parameters():
             # What float16 holds exactly, so that both types have the same weights.
@@ -105,53 +105,53 @@ def overflow(vae):
         vae.decoder.conv_in.weight.copy_((vae.decoder.conv_in.weight * 2**15).clamp(-60000, 60000).half())
 
 
-def test_a_pipeline_that_decodes_by_itself_gets_the_images_of_float32(folders, monkeypatch):
+def test_unknown_pipeline_overflow_is_decoded_in_float32(folders, monkeypatch):
     monkeypatch.setattr(families, "table", dict)
-    model = loaded(folders("sd1"), "float16")
+    model = load_model(folders("sd1"), "float16")
     overflow(model.pipe.vae)
-    whole, decode, given = copy.deepcopy(model.pipe.vae).float(), type(model.pipe.vae).decode, []
+    intact, decode, given = copy.deepcopy(model.pipe.vae).float(), type(model.pipe.vae).decode, []
 
-    def seen(self, latents, *args, **how):
+    def record_decode(self, latents, *args, **kwargs):
         given.append(latents)
-        return decode(self, latents, *args, **how)
+        return decode(self, latents, *args, **kwargs)
 
-    monkeypatch.setattr(type(model.pipe.vae), "decode", seen)
-    made = images(model)
+    monkeypatch.setattr(type(model.pipe.vae), "decode", record_decode)
+    generated = images(model)
     assert [latents.dtype for latents in given] == [torch.float16, torch.float32]
     with torch.no_grad():
-        expected = decode(whole, given[0].float())[0]
+        expected = decode(intact, given[0].float())[0]
     levels = ((expected / 2 + 0.5).clamp(0, 1) * 255).round().permute(0, 2, 3, 1).numpy().astype(np.uint8)
-    assert np.array_equal(np.stack(made), levels) and np.ptp(levels) > 50
+    assert np.array_equal(np.stack(generated), levels) and np.ptp(levels) > 50
     assert model.pipe.vae.dtype == torch.float16 and "decode" not in vars(model.pipe.vae)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sd3", "flux"])
-def test_images_that_overflow_in_float16_are_those_of_float32(folders, family):
-    model = loaded(folders(family))
+def test_float16_overflow_gives_float32_images(folders, family):
+    model = load_model(folders(family))
     overflow(model.pipe.vae)
     expected = images(model)
     model.pipe.vae.half()
-    made = images(model)
+    generated = images(model)
     assert model.pipe.vae.dtype == torch.float16
-    assert all(np.array_equal(a, b) for a, b in zip(made, expected, strict=True))
-    assert np.ptp(made[0]) > 50 and not np.array_equal(*made)
+    assert all(np.array_equal(a, b) for a, b in zip(generated, expected, strict=True))
+    assert np.ptp(generated[0]) > 50 and not np.array_equal(*generated)
 
 
-def test_only_images_that_overflow_are_decoded_again(folders):
-    vae = loaded(folders("sd1")).pipe.vae.half()
+def test_only_overflowing_images_are_decoded_again(folders):
+    vae = load_model(folders("sd1")).pipe.vae.half()
     latents = torch.randn(3, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        alone = families.decode(vae, latents)
-        # Beyond what float16 holds, as is what a decoder makes of it.
-        there = families.decode(vae, torch.cat([latents, torch.full((1, 4, 16, 16), 1e5)]))
-    assert there.isfinite().all() and torch.equal(there[:3], alone.float())
+        separate = families.decode(vae, latents)
+        # Beyond the range of float16, as is its decoded image.
+        with_overflow = families.decode(vae, torch.cat([latents, torch.full((1, 4, 16, 16), 1e5)]))
+    assert with_overflow.isfinite().all() and torch.equal(with_overflow[:3], separate.float())
     assert vae.dtype == torch.float16
 
 
 @pytest.mark.long
-def test_where_float32_overflows_too_the_error_says_what_to_set(folders, path):
-    model = loaded(folders("sd1"), "float16" if path == "whole" else "bfloat16")
+def test_float32_overflow_names_dtype_setting(folders, path):
+    model = load_model(folders("sd1"), "float16" if path == "whole" else "bfloat16")
     spoil(model.pipe.vae.decoder.conv_out.bias)
     with pytest.raises(RunError, match=r"sd1 .* generation\.dtype to bfloat16 or float32"):
         images(model)

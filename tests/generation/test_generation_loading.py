@@ -1,4 +1,4 @@
-"""From a name to a pipeline, and all that is refused on the way."""
+"""Loading a pipeline by name, and refusals."""
 
 import json
 import shutil
@@ -13,11 +13,11 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import model_files
 
 
-def changed(file: Path, **entries) -> None:
+def edit_json(file: Path, **entries) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | entries))
 
 
-def refused(folder: Path, message: str) -> None:
+def check_refused(folder: Path, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         load(str(folder), GenerationSettings(steps=2))
 
@@ -28,30 +28,30 @@ def folder(folders, tmp_path):
     return Path(shutil.copytree(folders("sd1"), tmp_path / "model"))
 
 
-# One takes an image, one makes a video, one sounds, one takes no text, and one is of text to image but for its control.
-OTHERS = "StableDiffusionImg2Img StableVideoDiffusion TextToVideoSD AudioLDM2 DDPM FluxControl"
+# Pipelines that need an image, make videos or sounds, take no text, or need a control image.
+NON_TEXT_TO_IMAGE = "StableDiffusionImg2Img StableVideoDiffusion TextToVideoSD AudioLDM2 DDPM FluxControl"
 
 
-@pytest.mark.parametrize("name", [f"{name}Pipeline" for name in OTHERS.split()])
-def test_a_pipeline_that_is_not_text_to_image_is_refused_by_name(folder, name):
-    changed(folder / "model_index.json", _class_name=name)
-    refused(folder, rf"is a {name}, which does not generate images from text alone")
+@pytest.mark.parametrize("name", [f"{name}Pipeline" for name in NON_TEXT_TO_IMAGE.split()])
+def test_non_text_to_image_pipeline_is_refused(folder, name):
+    edit_json(folder / "model_index.json", _class_name=name)
+    check_refused(folder, rf"is a {name}, which does not generate images from text alone")
 
 
 @pytest.mark.parametrize(
     "name", ["FluxPipeline", "LatentConsistencyModelPipeline", "SanaPipeline", "LDMTextToImagePipeline"]
 )
-def test_pipelines_that_make_images_from_text_alone_are_known(tmp_path, name):
+def test_text_to_image_pipeline_is_accepted(tmp_path, name):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
     assert loading.read_index(model_files.read_folder(tmp_path, "it"))[0].__name__ == name
 
 
-def test_folders_that_hold_no_pipeline(folder, tmp_path):
-    refused(tmp_path, r"holds no model_index\.json")
+def test_folder_without_valid_pipeline_is_refused(folder, tmp_path):
+    check_refused(tmp_path, r"holds no model_index\.json")
     (folder / "vae" / "diffusion_pytorch_model.safetensors").write_bytes(b"\x10" * 40)
-    refused(folder, "cannot be loaded as a StableDiffusionPipeline: ")
+    check_refused(folder, "cannot be loaded as a StableDiffusionPipeline: ")
     (folder / "model_index.json").write_text("{")
-    refused(folder, r"model_index\.json cannot be read")
+    check_refused(folder, r"model_index\.json cannot be read")
 
 
 TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"
@@ -66,6 +66,6 @@ TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"
         (PLACES, "sample_size", -1, "cannot be loaded as a text-to-image model"),
     ],
 )
-def test_sizes_that_nothing_has_are_told_with_the_models_name(folder, file, key, value, told):
-    changed(folder / file, **{key: value})
-    refused(folder, rf"{folder}.* {told}")
+def test_impossible_size_is_refused_with_model_name(folder, file, key, value, told):
+    edit_json(folder / file, **{key: value})
+    check_refused(folder, rf"{folder}.* {told}")

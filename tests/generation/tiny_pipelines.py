@@ -6,12 +6,12 @@ from pathlib import Path
 
 WORDS = ("a", "photo", "of", "the", "face", "nurse", "pilot", "woman", "man", "person", ",", "blurry")
 LENGTH = 12
-# Sizes of networks that read or see; and of those that read, their words.
+# Sizes of text and vision networks, and the vocabulary of the former.
 TINY = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 VISION = TINY | {"image_size": 32, "patch_size": 8}
 # Blocks of autoencoders and U-Nets.
 _BLOCKS = {"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4}
-_CODED = _BLOCKS | {
+_AUTOENCODER = _BLOCKS | {
     "down_block_types": ("DownEncoderBlock2D",) * 2,
     "up_block_types": ("UpDecoderBlock2D",) * 2,
     "sample_size": 32,
@@ -29,7 +29,7 @@ def settings(folder: str, **more) -> tuple:
     return folder, GenerationSettings(**given | more)
 
 
-def by_diffusers(folder, prompt: str, seed: int, **asked):
+def by_diffusers(folder, prompt: str, seed: int, **call_args):
     """Return the image of 32 x 32 pixels of diffusers' default call on one prompt, with a seeded generator."""
     import numpy as np
     import torch
@@ -41,8 +41,8 @@ def by_diffusers(folder, prompt: str, seed: int, **asked):
         pipe = AutoPipelineForText2Image.from_pretrained(folder)
         pipe.set_progress_bar_config(disable=True)
         noise = torch.Generator().manual_seed(seed)
-        found = pipe(prompt=prompt, generator=noise, output_type="np", height=32, width=32, **asked).images[0]
-    return (found * 255).round().astype(np.uint8)
+        result = pipe(prompt=prompt, generator=noise, output_type="np", height=32, width=32, **call_args).images[0]
+    return (result * 255).round().astype(np.uint8)
 
 
 def tokenizer(words=(), length=0):
@@ -81,7 +81,7 @@ def _t5(hidden: int):
 def _vae(channels: int, **more):
     from diffusers import AutoencoderKL
 
-    return AutoencoderKL(latent_channels=channels, **_CODED, **more)
+    return AutoencoderKL(latent_channels=channels, **_AUTOENCODER, **more)
 
 
 def _unet(cross: int, sample_size: int = 16, **more):
@@ -161,7 +161,7 @@ sd2 = partial(sd1, prediction_type="v_prediction")
 def sdxl(**unet):
     from diffusers import StableDiffusionXLPipeline
 
-    # Time ids: 6 numbers of 8 each, beside the pooled text of 16.
+    # Time ids: 6 numbers of 8 each, in addition to the pooled text of 16.
     more = {"addition_embed_type": "text_time", "addition_time_embed_dim": 8, "use_linear_projection": True}
     unet = _unet(32, projection_class_embeddings_input_dim=6 * 8 + 16, **more | unet)
     return StableDiffusionXLPipeline(
@@ -251,8 +251,8 @@ sd35_large = partial(sd3, qk_norm="rms_norm")
 _READS = TINY | {"num_key_value_heads": 2, "max_position_embeddings": 4096}
 
 
-def _chatting():
-    """Return a tokenizer of messages in a chat, as of models that read texts by a language model."""
+def _chat_tokenizer():
+    """Return a tokenizer of chat messages, as of models with a language model as text encoder."""
     read = tokenizer()
     read.chat_template = (
         "{% for m in messages %}[bos] {{ m.content }} [eos]{% endfor %}{% if add_generation_prompt %} woman{% endif %}"
@@ -287,7 +287,7 @@ def zimage():
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
         vae=_vae(8, shift_factor=0.1, scaling_factor=0.4, use_quant_conv=False, use_post_quant_conv=False),
         text_encoder=_qwen3(2, head=False),
-        tokenizer=_chatting(),
+        tokenizer=_chat_tokenizer(),
     )
 
 
@@ -364,7 +364,7 @@ def _flux2(text_width: int, **more) -> dict:
         axes_dims_rope=(4, 4, 4, 4),
         **more,
     )
-    vae = AutoencoderKLFlux2(latent_channels=4, **_CODED)
+    vae = AutoencoderKLFlux2(latent_channels=4, **_AUTOENCODER)
     vae.bn.running_mean.copy_(torch.linspace(-1, 1, 16))
     vae.bn.running_var.copy_(torch.linspace(0.5, 2, 16))
     scheduler = FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
@@ -375,7 +375,7 @@ def klein(distilled: bool = False):
     from diffusers import Flux2KleinPipeline
 
     # It reads what the layers 9, 18 and 27 say.
-    parts = {"text_encoder": _qwen3(28, head=True), "tokenizer": _chatting()}
+    parts = {"text_encoder": _qwen3(28, head=True), "tokenizer": _chat_tokenizer()}
     return Flux2KleinPipeline(**_flux2(48, guidance_embeds=False), **parts, is_distilled=distilled)
 
 
@@ -413,7 +413,7 @@ def save(name: str, folder: Path) -> Path:
 
 
 def _spread(pipe) -> None:
-    """Make random weights large enough that prompts and noise are seen in the pixels."""
+    """Make random weights large enough that prompts and noise affect the pixels."""
     import torch
 
     with torch.no_grad():

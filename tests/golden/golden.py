@@ -14,7 +14,7 @@ rows matched by the identity columns of its declaration, in any order of rows an
 equal where they are the same. Other numbers are equal within 1e-8 of their size or 1e-10: tables have 10 significant
 digits, of which the last can change with the processor, and a digest of rounded numbers would differ at each tie.
 
-``renames.yaml`` says what differs on purpose (see there).
+``renames.yaml`` lists intended differences (see there).
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def rename(name: str, frame: pd.DataFrame, renames: Mapping) -> tuple[str, pd.Da
     """
     name = renames.get(RENAMED_TABLES, {}).get(name, name)
     entries = renames.get(EVERY, {}) | renames.get(name, {})
-    gone = [column for column, new in entries.items() if new is None and column in frame]
-    frame = frame.drop(columns=gone).rename(columns={old: new for old, new in entries.items() if isinstance(new, str)})
+    dropped_columns = [column for column, new in entries.items() if new is None and column in frame]
+    frame = frame.drop(columns=dropped_columns).rename(
+        columns={old: new for old, new in entries.items() if isinstance(new, str)}
+    )
     for column, new in entries.items():
         if isinstance(new, Mapping) and column in frame:
             # YAML reads some texts as numbers.
@@ -134,7 +136,7 @@ def compare(committed: Mapping[str, bytes], today: Mapping[str, bytes], renames:
         today: The same.
         renames: What ``renames.yaml`` holds.
     """
-    found = {}
+    changes = {}
     for path, content in committed.items():
         folder, _, name = path.rpartition("/")
         old = _frame(content)
@@ -142,10 +144,10 @@ def compare(committed: Mapping[str, bytes], today: Mapping[str, bytes], renames:
         new_path = f"{folder}/{new_name}"
         if new_path not in today:
             if not {name, f"{folder.partition('/')[0]}/{name}"} & renames.get(DROPPED, {}).keys():
-                found[path] = ["no longer written, and not among the dropped tables of renames.yaml"]
+                changes[path] = ["no longer written, and not among the dropped tables of renames.yaml"]
         elif _digest(content) != _digest(today[new_path]) or not frame.equals(old):
-            found[new_path] = differences(new_name, frame, _frame(today[new_path]))
-    return {path: lines for path, lines in found.items() if lines}
+            changes[new_path] = differences(new_name, frame, _frame(today[new_path]))
+    return {path: lines for path, lines in changes.items() if lines}
 
 
 def _frame(content: bytes) -> pd.DataFrame:
@@ -211,27 +213,27 @@ def execute(inputs: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare or update, as the arguments say; return 1 where tables differ."""
+    """Compare or update, depending on the arguments; return 1 if tables differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="commit today's tables in place of the committed ones")
     parser.add_argument("--inputs", type=Path, metavar="RUN", help="with --update: take the inputs from this run")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     renames = yaml.safe_load((HERE / "renames.yaml").read_text(encoding="utf-8")) or {}
     committed = unpack(HERE) if (HERE / "digests.txt").exists() else {}
-    ours = {path: committed.pop(path) for path in list(committed) if path.startswith("inputs/")}
+    input_files = {path: committed.pop(path) for path in list(committed) if path.startswith("inputs/")}
     inputs = {}
-    for path, content in ours.items():
+    for path, content in input_files.items():
         name, frame = rename(path.removeprefix("inputs/"), old := _frame(content), renames)
         inputs[name] = content if frame.equals(old) else frame.to_csv(index=False, lineterminator="\n").encode()
-    if given.inputs:
-        inputs = {path.rpartition("/")[2]: content for path, content in _read(given.inputs, ("measured",)).items()}
+    if args.inputs:
+        inputs = {path.rpartition("/")[2]: content for path, content in _read(args.inputs, ("measured",)).items()}
     today = execute(inputs)
     differ = compare(committed, today, renames)
     for path, lines in differ.items():
         print(f"{path} differs:", *lines[:SHOWN], sep="\n  ")
         print(f"  … {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else "")
     print(f"{len(committed)} tables compared with the committed ones: {len(differ)} differ.")
-    if given.update:
+    if args.update:
         pack(today | {f"inputs/{name}": content for name, content in inputs.items()}, HERE)
         (HERE / "renames.yaml").write_text(_NO_RENAMES, encoding="utf-8")
         return 0

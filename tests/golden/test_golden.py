@@ -1,4 +1,4 @@
-"""The golden comparison, tried on small tables, and what is committed for it."""
+"""The golden comparison on small tables, and its committed files."""
 
 import golden
 import pandas as pd
@@ -16,57 +16,59 @@ mini,occupation,single,male,-8.125,-31,old
 """
 
 
-def compared(today, renames=None, path=PATH):
+def compare_with_committed(today, renames=None, path=PATH):
     return golden.compare({PATH: ROWS.encode()}, {path: today.encode()}, renames or {})
 
 
-def test_compare_changed_cell_is_named_by_its_row():
-    found = compared(ROWS.replace("12.25", "12.26"))
+def test_compare_changed_cell_is_named_by_row():
+    differences = compare_with_committed(ROWS.replace("12.25", "12.26"))
     row = "model=mini, aspect=occupation, setting=single, stereotype=female"
-    assert found == {PATH: [f"ci_low of {row}: '12.25' -> '12.26'"]}
+    assert differences == {PATH: [f"ci_low of {row}: '12.25' -> '12.26'"]}
 
 
-def test_compare_rows_and_columns_in_another_order_are_equal():
+def test_compare_ignores_order_of_rows_and_columns():
     frame = pd.DataFrame([line.split(",") for line in ROWS.splitlines()[1:]], columns=ROWS.splitlines()[0].split(","))
-    assert compared(frame.iloc[::-1, ::-1].to_csv(index=False)) == {}
+    assert compare_with_committed(frame.iloc[::-1, ::-1].to_csv(index=False)) == {}
 
 
 def test_compare_lost_and_added_rows_are_named():
-    (lines,) = compared(ROWS.replace("female", "overall")).values()
+    (lines,) = compare_with_committed(ROWS.replace("female", "overall")).values()
     row = "model=mini, aspect=occupation, setting=single, stereotype="
     assert lines == [f"row {row}female: no longer written", f"row {row}overall: new"]
 
 
-def test_compare_lost_column_is_named_and_an_added_one_is_not_compared():
-    assert compared(ROWS.replace(",name", ",other")) == {PATH: ["column name: no longer written"]}
+def test_compare_names_lost_column_and_ignores_added_one():
+    assert compare_with_committed(ROWS.replace(",name", ",other")) == {PATH: ["column name: no longer written"]}
     frame = ROWS.replace("\n", ",1\n").replace("name,1", "name,n")
-    assert compared(frame) == {}
+    assert compare_with_committed(frame) == {}
 
 
-def test_compare_renamed_column_passes_through_the_mapping():
+def test_compare_applies_renamed_column():
     # Two names that change places, as no replacement of one after the other could do.
     today = ROWS.replace("score,ci_low", "score_corrected,score")
-    assert PATH in compared(today)
-    assert compared(today, {TABLE: {"score": "score_corrected", "ci_low": "score"}}) == {}
+    assert PATH in compare_with_committed(today)
+    assert compare_with_committed(today, {TABLE: {"score": "score_corrected", "ci_low": "score"}}) == {}
     # The mapping is no licence: another value is found, and a name that has not changed.
-    assert PATH in compared(today.replace("40.5", "40.6"), {TABLE: {"score": "score_corrected", "ci_low": "score"}})
-    assert compared(ROWS, {TABLE: {"ci_low": "lower"}}) == {PATH: ["column lower: no longer written"]}
+    assert PATH in compare_with_committed(
+        today.replace("40.5", "40.6"), {TABLE: {"score": "score_corrected", "ci_low": "score"}}
+    )
+    assert compare_with_committed(ROWS, {TABLE: {"ci_low": "lower"}}) == {PATH: ["column lower: no longer written"]}
 
 
-@pytest.mark.parametrize("of", [TABLE, "every"])
-def test_compare_renamed_value_of_a_renamed_column_passes_through_the_mapping(of):
+@pytest.mark.parametrize("table", [TABLE, "every"])
+def test_compare_applies_renamed_value_of_renamed_column(table):
     today = ROWS.replace(",name", ",status").replace(",old", ",new")
-    assert compared(today, {of: {"name": "status", "status": {"old": "new"}}}) == {}
-    assert len(compared(today, {of: {"name": "status"}})[PATH]) == 2
+    assert compare_with_committed(today, {table: {"name": "status", "status": {"old": "new"}}}) == {}
+    assert len(compare_with_committed(today, {table: {"name": "status"}})[PATH]) == 2
 
 
-def test_compare_dropped_column_and_renamed_table_pass_through_the_mapping():
+def test_compare_applies_dropped_column_and_renamed_table():
     lines = [line.rpartition(",")[0] for line in ROWS.splitlines()]
     renames = {"tables": {TABLE: "my_score"}, "my_score": {"name": None}}
-    assert compared("\n".join(lines), renames, "mini/tables/my_score") == {}
+    assert compare_with_committed("\n".join(lines), renames, "mini/tables/my_score") == {}
 
 
-def test_compare_dropped_table_is_accepted_only_where_it_is_listed():
+def test_compare_accepts_dropped_table_only_if_listed():
     assert list(golden.compare({PATH: ROWS.encode()}, {}, {})) == [PATH]
     for name in (TABLE, f"mini/{TABLE}"):
         assert golden.compare({PATH: ROWS.encode()}, {}, {"dropped": {name: "a reason"}}) == {}
@@ -87,11 +89,11 @@ def test_compare_dropped_table_is_accepted_only_where_it_is_listed():
         ("", "nan", False),
     ],
 )
-def test_equal_cells_follow_the_stated_tolerance(old, new, same):
+def test_equal_follows_tolerance(old, new, same):
     assert golden.equal(old, new) is golden.equal(new, old) is same
 
 
-def test_unpack_returns_what_was_packed_and_refuses_other_digests(tmp_path):
+def test_unpack_returns_packed_files_and_checks_digests(tmp_path):
     files = {PATH: ROWS.encode(), "inputs/paired_people": "image_id\nä\n".encode()}
     golden.pack(files, tmp_path)
     first = (tmp_path / "tables.tar.xz").read_bytes()
@@ -104,25 +106,25 @@ def test_unpack_returns_what_was_packed_and_refuses_other_digests(tmp_path):
         golden.unpack(tmp_path)
 
 
-def test_main_fails_for_a_changed_cell_until_the_tables_are_updated(monkeypatch, tmp_path, capsys):
-    # What the runs would give, of inputs under the names that code expects today.
-    given = []
+def test_main_fails_until_tables_are_updated(monkeypatch, tmp_path, capsys):
+    # Results of the runs, from inputs with current names.
+    calls = []
     today = {PATH: ROWS.replace("12.25", "12.26").encode()}
     monkeypatch.setattr(golden, "HERE", tmp_path)
-    monkeypatch.setattr(golden, "execute", lambda inputs: given.append(inputs) or today)
+    monkeypatch.setattr(golden, "execute", lambda inputs: calls.append(inputs) or today)
     golden.pack({PATH: ROWS.encode(), "inputs/my_people": b"id,old\n1,2\n"}, tmp_path)
     (tmp_path / "renames.yaml").write_text("my_people: {old: new}")
     assert golden.main([]) == 1
-    said = capsys.readouterr().out
-    assert f"{PATH} differs:\n  ci_low of model=mini, " in said and "1 tables compared" in said
+    output = capsys.readouterr().out
+    assert f"{PATH} differs:\n  ci_low of model=mini, " in output and "1 tables compared" in output
     assert golden.main(["--update"]) == 0
     assert golden.unpack(tmp_path) == {**today, "inputs/my_people": b"id,new\n1,2\n"}
     # Renamed once: the mapping is empty now.
     assert golden.main([]) == 0
-    assert given == [{"my_people": b"id,new\n1,2\n"}] * 3
+    assert calls == [{"my_people": b"id,new\n1,2\n"}] * 3
 
 
-def test_committed_fixture_is_whole_small_and_without_stale_renames():
+def test_committed_fixture_has_no_stale_renames():
     files = golden.unpack(golden.HERE)
     assert {path.rpartition("/")[0] for path in files} == {
         "inputs",
@@ -132,6 +134,6 @@ def test_committed_fixture_is_whole_small_and_without_stale_renames():
     }
     assert (golden.HERE / "tables.tar.xz").stat().st_size < 5_000_000
     renames = yaml.safe_load((golden.HERE / "renames.yaml").read_text(encoding="utf-8")) or {}
-    gone = {name for key in ("dropped", "tables") for name in renames.pop(key, {}) if "/" not in name}
+    old_tables = {name for key in ("dropped", "tables") for name in renames.pop(key, {}) if "/" not in name}
     declared = tables.schemas().keys()
-    assert not gone & declared and renames.keys() - {"every"} <= declared
+    assert not old_tables & declared and renames.keys() - {"every"} <= declared

@@ -35,23 +35,28 @@ def headlines(**changes) -> pd.DataFrame:
         ({"question": ["A?", "B?", "D?"]}, ["C?", "D?"]),
     ],
 )
-def test_headlines_beyond_the_tolerance_are_listed(tmp_path, changes, questions):
+def test_moved_lists_headlines_beyond_tolerance(tmp_path, changes, questions):
     headlines().to_csv(tmp_path / "committed.csv", index=False)
     committed = pd.read_csv(tmp_path / "committed.csv")
     assert sorted(mini_headlines.moved(committed, headlines(**changes))["question"]) == questions
 
 
-def test_headlines_are_main_estimates_of_a_run_s_own_models(tmp_path):
+def test_read_returns_main_measured_estimates(tmp_path):
     finding = {"notebook": "n", "model": "mini", "question": "A?", "unit": "%", "ci_low": 1.0, "ci_high": 3.0}
     finding |= {"estimate": 2.0, "main": True, "printed": False}
     others = [{"estimate": None}, {"main": False}, {"printed": True}]
-    (tmp_path / "run.json").write_text(json.dumps({"findings": [finding, *({**finding, **one} for one in others)]}))
+    (tmp_path / "run.json").write_text(
+        json.dumps({"findings": [finding, *({**finding, **changes_of_finding} for changes_of_finding in others)]})
+    )
     (row,) = mini_headlines.read(tmp_path).to_dict("records")
     assert row == {name: finding[name] for name in row} and set(mini_headlines.KEY) < set(row)
 
 
-def test_committed_headlines_have_estimates_inside_their_limits():
+def test_committed_estimates_lie_in_intervals():
     rows = pd.read_csv(mini_headlines.FILE)
-    known = rows.dropna(subset="ci_low")
-    assert len(known) >= 15 and known["estimate"].between(known["ci_low"], known["ci_high"]).all()
+    rows_with_interval = rows.dropna(subset="ci_low")
+    assert (
+        len(rows_with_interval) >= 15
+        and rows_with_interval["estimate"].between(rows_with_interval["ci_low"], rows_with_interval["ci_high"]).all()
+    )
     assert not rows.duplicated(mini_headlines.KEY).any()

@@ -1,6 +1,6 @@
-"""A hub of models on this machine: folders under real names, what goes wrong with them, and a log of what was asked.
+"""A local hub of models: folders under real names, faults, and a log of requests.
 
-It speaks what huggingface_hub's client asks: a model's description, its tree and files at a commit.
+It answers huggingface_hub's client: a model's description, its tree and files at a commit.
 """
 
 import functools
@@ -30,7 +30,7 @@ def _digest(file: Path, *_: int) -> str:
 
 
 class Request(NamedTuple):
-    """A request, and what was answered."""
+    """A request and its answer."""
 
     method: str
     path: str
@@ -46,9 +46,9 @@ class Repository:
     commits: dict[str, dict[str, Path]] = field(default_factory=dict)
     """Files by commit, each by its path in the repository."""
     closed: str = ""
-    """Its files are ``gated``, or nobody may know of it, as it is ``private``."""
+    """Its files are ``gated``, or the repository is ``private`` and hidden."""
     refusals: int = 0
-    """How many of the next requests are answered that there are too many."""
+    """How many of the next requests are refused with status 429."""
 
     @property
     def commit(self) -> str:
@@ -66,9 +66,9 @@ class Hub(loopback.Server):
         self.log: list[Request] = []
 
     def serve(self, name: str, folder: Path, keep=lambda path: True) -> Repository:
-        """Let a repository have a folder's files as its newest commit; of these, those whose path is to be kept."""
-        found = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
-        files = {path: file for path, file in found.items() if keep(path)}
+        """Serve a folder's files, those for which ``keep(path)``, as a repository's newest commit."""
+        result = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+        files = {path: file for path, file in result.items() if keep(path)}
         content = json.dumps([(path, digest(file)) for path, file in files.items()])
         commit = hashlib.sha1(content.encode()).hexdigest()
         repository = self.repositories.setdefault(name, Repository())
@@ -77,25 +77,25 @@ class Hub(loopback.Server):
         return repository
 
     def fetched(self, *endings: str, of: str = "") -> int:
-        """Return how many bytes were sent of whole files whose names end so (by default: of weights), not of heads."""
+        """Return the bytes sent of whole files with these endings (default: weights), without headers."""
         begin = f"/{of}/resolve/" if of else "/"
-        whole = (r for r in self.log if r.method == "GET" and r.status == 200)
-        return sum(r.sent for r in whole if r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS))
+        complete = (r for r in self.log if r.method == "GET" and r.status == 200)
+        return sum(r.sent for r in complete if r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS))
 
     # -- answers -------------------------------------------------------------------------------------------
 
     def answer(self, request: loopback.Request, n: int) -> loopback.Reply:
         status, _, body = reply = self._reply_to(request)
         sent = 0 if request.method == "HEAD" else len(body)
-        # Before the client can have read the reply and looked.
+        # Before the client can read the reply and the log.
         with self._mutex:
             self.log.append(Request(request.method, urlsplit(request.path).path, status, sent))
         return reply
 
     def _reply_to(self, request: loopback.Request) -> loopback.Reply:
         parts = unquote(urlsplit(request.path).path).strip("/").split("/")
-        described = parts[:2] == ["api", "models"]
-        if described:
+        is_description = parts[:2] == ["api", "models"]
+        if is_description:
             parts = parts[2:]
         name, rest = "/".join(parts[:2]), parts[2:]
         repository = self.repositories.get(name)
@@ -104,20 +104,22 @@ class Hub(loopback.Server):
             return _refusal(401, "RepoNotFound", "Repository not found")
         if self._refuses(repository):
             return 429, {"Retry-After": "0"}, b""
-        what, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
+        resource, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
         commit = repository.commit if revision in ("", "main") else revision
         if commit not in repository.commits:
             return _refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-        if described:
-            return 200, {}, json.dumps(self._description(name, repository, what, commit, path)).encode()
-        if what == "resolve":
+        if is_description:
+            return 200, {}, json.dumps(self._description(name, repository, resource, commit, path)).encode()
+        if resource == "resolve":
             return self._file(request, repository, commit, path)
         return _refusal(404, "", "Not found")
 
-    def _description(self, name, repository, what, commit, at) -> list | dict:
+    def _description(self, name, repository, resource, commit, subpath) -> list | dict:
         files = repository.commits[commit].items()
-        if what == "tree":
-            return [self._entry(path, file) for path, file in files if path.startswith(f"{at}/" if at else "")]
+        if resource == "tree":
+            return [
+                self._entry(path, file) for path, file in files if path.startswith(f"{subpath}/" if subpath else "")
+            ]
         siblings = [{"rfilename": path, "size": file.stat().st_size} for path, file in files]
         gated = "manual" if repository.closed == GATED else False
         description = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
@@ -146,8 +148,8 @@ class Hub(loopback.Server):
             "Accept-Ranges": "bytes",
         }
         status = 200
-        if wanted := request.headers.get("Range"):
-            start, _, end = wanted.removeprefix("bytes=").partition("-")
+        if byte_range := request.headers.get("Range"):
+            start, _, end = byte_range.removeprefix("bytes=").partition("-")
             size, data = len(data), data[int(start) : int(end) + 1 if end else None]
             headers["Content-Range"] = f"bytes {start}-{int(start) + len(data) - 1}/{size}"
             status = 206
@@ -156,9 +158,9 @@ class Hub(loopback.Server):
     def _refuses(self, repository: Repository) -> bool:
         """Count one of the next refusals down; return whether there was one."""
         with self._mutex:
-            left = repository.refusals
-            repository.refusals = max(0, left - 1)
-        return left > 0
+            remaining = repository.refusals
+            repository.refusals = max(0, remaining - 1)
+        return remaining > 0
 
 
 def _refusal(status: int, code: str, text: str) -> loopback.Reply:

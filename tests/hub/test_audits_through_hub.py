@@ -1,4 +1,4 @@
-"""Audits of real names, end to end through a hub: tiny checkpoints, every judge that the files of parameters name."""
+"""End-to-end audits of real names through a local hub: tiny checkpoints and all judges of the parameter files."""
 
 import importlib.util
 import itertools
@@ -24,12 +24,12 @@ from biaslab.schema import tables
 
 pytestmark = pytest.mark.long
 
-# The least that each notebook takes, of small images.
+# The minimum that each notebook needs, with small images.
 IMAGES = {
     **{f"generation.{k}": v for k, v in {"height": 32, "width": 32, "steps": 2}.items()},
     "bootstrap_replicates": 200,
 }
-# Where captions are asked for: elsewhere nothing takes these.
+# Only for runs with captions: elsewhere these settings are refused.
 OF_CAPTIONS = {"generation.images_per_prompt": 2, "generation.caption_prompts_per_occupation": 2}
 CAPTIONS = {"per_occupation": 4, "candidates_per_occupation": 8, "nearest_per_prompt": 3}
 PEOPLE = {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 2}
@@ -38,7 +38,7 @@ TRIPLETS = {
     **{"n_triplets": 2, "images_per_prompt": 1, "n_professions": 2},
     **{"single_triplet_images": 2, "calibration_images": 10},
 }
-LEAST = {
+MINIMAL_SETTINGS = {
     "captions": CAPTIONS | {"occupations": ["nurse", "engineer"]},
     "paired": PEOPLE | {"aspect": 1},
     "dalleval": SCENES,
@@ -49,29 +49,31 @@ OCCUPATIONS = ("nurse", "engineer")
 
 @pytest.fixture(autouse=True)
 def stand_apart(stocked_for_all, monkeypatch, tmp_path):
-    """Stand in a folder of the run's own, with an empty store."""
-    # The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
-    few, sampled = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
+    """Change to a temporary folder, with an empty cache."""
+    # A subset of the occupations with roles of power: each needs eight images of the same case.
+    power_subset, original = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
-        paired_prompts, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few}
+        paired_prompts,
+        "sampled_roles",
+        lambda *args: {k: v for k, v in original(*args).items() if k[1] in power_subset},
     )
     monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
-# Random networks draw no faces: by a detector nobody in their images could be judged. With these, everybody is.
+# Images of random networks have no faces: with a detector no person could be judged. With this setting all are.
 FACES = {"judging.faces": WholeImage.prefix}
 
 
 @pytest.fixture
 def yunet():
-    """Leave the face detector that files of parameters name where its package is, and else set what needs none."""
+    """Keep the face detector of the parameter files if its package is installed, else judge whole images."""
     return {} if importlib.util.find_spec(PINNED[YUNET].module) else FACES
 
 
 @pytest.fixture
 def captions(tmp_path):
-    """Write captions that name two occupations and say a gender or none, and an image behind each."""
+    """Write captions of two occupations with and without a gender, and an image for each."""
     words = itertools.product(OCCUPATIONS, ("woman", "man", "person"), ("in a park", "at work", "with a red hat"))
     rows = [(f"A {who} who is a {job} {where}.", f"{k:03}") for k, (job, who, where) in enumerate(words)]
     rows += [
@@ -88,60 +90,62 @@ def captions(tmp_path):
     return {"captions.corpus": str(file), "captions.training_images": str(images)}
 
 
-def called(root, tmp_path, words, sets):
+def run_command(root, tmp_path, words, sets):
     """Call a command with settings and return its exit status."""
     texts = {key: json.dumps(value) if isinstance(value, list) else value for key, value in sets.items()}
-    each = [f"--set={key}={value}" for key, value in (texts | {"jobs": 1}).items()]
+    options = [f"--set={key}={value}" for key, value in (texts | {"jobs": 1}).items()]
     where = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "out")]
-    return cli.main([*words, *where, "--no-progress", *each])
+    return cli.main([*words, *where, "--no-progress", *options])
 
 
 def ran(root, tmp_path, words, sets):
     """Run a command with settings and return the record of its run."""
-    called(root, tmp_path, words, sets)
+    run_command(root, tmp_path, words, sets)
     (record,) = tmp_path.glob("out/*/run.json")
     return json.loads(record.read_text(encoding="utf-8"))
 
 
-def dotted(*groups):
-    return {f"{group}.{name}": value for group in groups for name, value in LEAST[group].items()}
+def prefixed(*groups):
+    return {f"{group}.{name}": value for group in groups for name, value in MINIMAL_SETTINGS[group].items()}
 
 
 @pytest.mark.usefixtures("here")
-def test_an_audit_by_name(root, tmp_path, monkeypatch):
-    """With its rehearsal."""
+def test_audit_by_model_names_completes_with_preflight(root, tmp_path, monkeypatch):
+    """With its preflight check."""
     monkeypatch.delenv(kernels.PREFLIGHT_DONE)
-    sets = IMAGES | dotted("paired", "dalleval", "triplets") | FACES
+    sets = IMAGES | prefixed("paired", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--preset", "quick"], sets)
-    assert said(record) == {}
+    assert unfinished_notebooks(record) == {}
     assert record["status"] == "ok"
-    # What it made images with, and who judged them, to the commit.
-    named = {tiny.SD14, tiny.VQA, tiny.DETR, tiny.SEGFORMER, tiny.CLIP_L}
-    assert named <= set(record["commits"])
+    # The image models and judges, with their commits.
+    model_names = {tiny.SD14, tiny.VQA, tiny.DETR, tiny.SEGFORMER, tiny.CLIP_L}
+    assert model_names <= set(record["commits"])
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
 
 @pytest.mark.usefixtures("here")
-def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, stocked_for_all):
+def test_skin_tone_audit_runs_without_vqa_and_detector(root, tmp_path, monkeypatch, stocked_for_all):
     monkeypatch.setattr(stocked_for_all.repositories[tiny.VQA], "closed", "private")
     monkeypatch.setattr(stocked_for_all.repositories[tiny.DETR], "closed", "private")
     words = ["audit", tiny.SD14, "--preset", "quick", "--paper", "dalleval"]
     left_out = {"dalleval.vqa": "", "dalleval.detector": ""}
     gender = {"judging.gender": "ViT-L-14:openai"}
-    record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out | gender)
+    record = ran(root, tmp_path, words, IMAGES | prefixed("dalleval") | FACES | left_out | gender)
     assert record["status"] == "ok"
-    assert said(record).keys() == {f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")}
-    assert all("need a model that" in why for why in said(record).values())
+    assert unfinished_notebooks(record).keys() == {
+        f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")
+    }
+    assert all("need a model that" in why for why in unfinished_notebooks(record).values())
     (page,) = tmp_path.glob("out/*/index.html")
     text = page.read_text(encoding="utf-8")
     assert len(record["left_out"]) == 2 and "Omitted because" in text
-    counted = pd.read_csv(page.parent / "measured/dalleval_average_gender.csv")
-    assert set(counted["judge"]) == {"ViT-L-14:openai"}
+    shares = pd.read_csv(page.parent / "measured/dalleval_average_gender.csv")
+    assert set(shares["judge"]) == {"ViT-L-14:openai"}
 
 
 @pytest.fixture
-def served(monkeypatch):
-    """Serve images, paraphrases and critiques where files of parameters name an endpoint."""
+def endpoint_server(monkeypatch):
+    """Serve images, paraphrases and critiques for parameter files that name an endpoint."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     rng = np.random.default_rng(0)
 
@@ -160,7 +164,7 @@ def served(monkeypatch):
 
 
 def endpoints(file, server):
-    """Return settings that lead the endpoints of a file of parameters to a server."""
+    """Return settings that direct the endpoints of a parameter file to a server."""
     parameters = params.load(file).values["settings"]
     sets = {f"{group}.url": server.url for group in ("endpoint", "critic") if group in parameters}
     if "endpoint" in parameters and "price" in parameters["endpoint"]:
@@ -178,14 +182,16 @@ FILES = {
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FILES.items() for name in names])
-def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captions, served, name, group):
+def test_parameter_file_run_has_replicated_tables(
+    root, tmp_path, monkeypatch, capsys, yunet, captions, endpoint_server, name, group
+):
     """The tables that the list of replicated items names for a file are in its run, and its figures' notebooks end.
 
     Its dry run prints images, time or price, disk space and the memory of the device before anything is generated.
-    Random networks show few people whom a judge calls female or male, so that some figures have nothing to show.
+    With random networks few people are classified, so that some figures are empty.
     """
-    sets = IMAGES | dotted(group) | (yunet if group == "paired" else FACES)
-    sets |= endpoints(root / f"params/{name}.yaml", served)
+    sets = IMAGES | prefixed(group) | (yunet if group == "paired" else FACES)
+    sets |= endpoints(root / f"params/{name}.yaml", endpoint_server)
     if name == "paired-endpoint":
         sets = {key: value for key, value in sets.items() if not key.startswith("generation.")}
     if group == "captions":
@@ -193,13 +199,13 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captio
         if not importlib.util.find_spec("spacy"):
             sets |= {"captions.name_recognizer": "gazetteer"}
     if group == "triplets":
-        # It looks for no faces.
+        # It detects no faces.
         (tmp_path / "neutral.txt").write_text("\n".join(NEUTRAL))
         sets["captions.corpus"] = tmp_path / "neutral.txt"
         del sets["judging.faces"]
         monkeypatch.setitem(sys.modules, "nltk", NLTK)
     if group == "dalleval":
-        # No ground truth of photographs is known.
+        # Photographs have no ground truth.
         del sets["dalleval.calibration_images"]
     if group in ("triplets", "dalleval"):
         # Its notebooks, or those of them that are executed here, have none.
@@ -207,23 +213,23 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captio
     command = ["run", str(root / f"params/{name}.yaml")]
     with monkeypatch.context() as patch:
         patch.delenv(kernels.PREFLIGHT_DONE)
-        assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
+        assert run_command(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
     plan = capsys.readouterr().out
     expected = {"Images: ", "Memory of cpu: "}
     expected |= {"Price: "} if name == "paired-endpoint" else {"Time on this machine: ", "Disk: "}
     assert {text for text in expected if text not in plan} == set()
     assert not list(tmp_path.glob("out/*/run.json"))
     record = ran(root, tmp_path, command, sets)
-    assert said(record) == {}
+    assert unfinished_notebooks(record) == {}
     assert record["status"] == "ok"
     items = [row for row in replication_status.entries() if name in row["runs"].split()]
     # No paper has Stable Diffusion XL in the design of the paradox.
     assert items or name == "sdxl"
-    # Tables without a title are not saved: their figures have the same names.
-    titled = {table for table, schema in tables.schemas().items() if schema.title != table}
-    made = {table["name"] for table in record["tables"]}
-    made |= {path.stem for path in tmp_path.glob("out/*/measured/*.csv")}
-    assert {row["output"] for row in items} & titled <= made
+    # Tables without a title are not saved; their figures have the same names.
+    titled_tables = {table for table, schema in tables.schemas().items() if schema.title != table}
+    table_names = {table["name"] for table in record["tables"]}
+    table_names |= {path.stem for path in tmp_path.glob("out/*/measured/*.csv")}
+    assert {row["output"] for row in items} & titled_tables <= table_names
     assert {row["notebook"] for row in items} <= {notebook["id"] for notebook in record["notebooks"]}
 
 
@@ -240,6 +246,6 @@ NEUTRAL = [
 ]
 
 
-def said(record):
-    """Return what became of notebooks that did not finish."""
+def unfinished_notebooks(record):
+    """Return status and reason of notebooks that did not finish."""
     return {n["id"]: f"{n['status']}: {n['reason']}" for n in record["notebooks"] if n["status"] != "ok"}

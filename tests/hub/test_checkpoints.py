@@ -1,4 +1,4 @@
-"""Models as people have them, from the hub and from here: one file, LoRAs on a model, variants, what is quantised."""
+"""Shared forms of models, local and on the hub: single files, LoRAs on a model, variants, quantised weights."""
 
 import json
 import shutil
@@ -23,8 +23,8 @@ from biaslab.hub import huggingface as hub_names
 from biaslab.io import model_names
 
 NAME, BASE, LORA = "owner/mix", "stable-diffusion-v1-5/stable-diffusion-v1-5", "owner/lora"
-OWN = "pytorch_lora_weights.safetensors"
-FEW = GenerationSettings(steps=2, dtype="float32")
+LORA_FILE = "pytorch_lora_weights.safetensors"
+FEW_STEPS = GenerationSettings(steps=2, dtype="float32")
 
 
 @pytest.fixture
@@ -33,24 +33,24 @@ def files(folders, tmp_path):
     return Path(shutil.copytree(folders("sd1"), tmp_path / "files"))
 
 
-def image(name, settings=FEW) -> np.ndarray:
+def image(name, settings=FEW_STEPS) -> np.ndarray:
     (made,) = load(str(name), settings).images(["a photo of a nurse"], [("p", 0)], seed=3)
     return made
 
 
-def model(name, settings=FEW, **how) -> DiffusersModel:
-    return DiffusersModel(str(name), settings, device="cpu", **how)
+def model(name, settings=FEW_STEPS, **options) -> DiffusersModel:
+    return DiffusersModel(str(name), settings, device="cpu", **options)
 
 
 def without_weights(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors")))
 
 
-def refused(name, message, **settings):
+def check_refused(name, message, **settings):
     with pytest.raises(ParameterError, match=message):
-        model(name, FEW.with_changes(**settings)).look_up()
+        model(name, FEW_STEPS.with_changes(**settings)).look_up()
     with pytest.raises(ParameterError, match=message):
-        load(str(name), FEW.with_changes(**settings))
+        load(str(name), FEW_STEPS.with_changes(**settings))
 
 
 needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need the package peft")
@@ -60,12 +60,12 @@ needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need th
 
 
 @pytest.mark.long
-def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_path):
-    # Its configurations lie beside it.
+def test_single_file_checkpoint_matches_its_pipeline(files, tmp_path):
+    # Its configurations are next to it.
     file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
     assert np.array_equal(image(file), image(files))
     assert model(file).label == "my-mix"
-    # A mark in it says that it predicts velocity.
+    # A marker tensor declares velocity prediction.
     save_file(load_file(file) | {"v_pred": np.zeros(0, np.float32)}, file)
     schedule = files / "scheduler" / "scheduler_config.json"
     schedule.write_text(json.dumps(json.loads(schedule.read_text()) | {"prediction_type": "v_prediction"}))
@@ -73,30 +73,30 @@ def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_pa
 
 
 @pytest.mark.long
-def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, files, tmp_path):
+def test_single_file_on_hub_uses_base_model_configurations(hub, files, tmp_path):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     commit = hub.serve(NAME, tmp_path, lambda path: path == file.name).commit
     base = hub.serve(BASE, files).commit
     name = f"{NAME}/mix.safetensors"
     made_by = model(name)
-    found = made_by.look_up()
-    # Of its weights the head alone was asked for.
+    result = made_by.look_up()
+    # Only the header of its weights was requested.
     assert hub.fetched() == 0
-    assert [(one.repository, one.commit) for one in found] == [(NAME, commit), (BASE, base)]
-    assert found[0].download == found[0].size == file.stat().st_size and found[1].size == 0
-    assert f"it is assumed to be a model like {BASE}" in found[0].remarks[0]
+    assert [(one.repository, one.commit) for one in result] == [(NAME, commit), (BASE, base)]
+    assert result[0].download == result[0].size == file.stat().st_size and result[1].size == 0
+    assert f"it is assumed to be a model like {BASE}" in result[0].remarks[0]
     assert np.array_equal(image(name), image(files))
-    # Weights of the base model are none of its own.
+    # No weights of the base model are fetched.
     assert hub.fetched(of=BASE) == 0 and made_by.look_up()[0].download == 0
-    assert load(name, FEW).description()["revision"] == commit
+    assert load(name, FEW_STEPS).description()["revision"] == commit
     assert {NAME: commit, BASE: base}.items() <= hub_names.commits().items()
     assert made_by.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
 
 
 @pytest.mark.long
-def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
+def test_local_single_file_uses_hub_configurations_at_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
-    refused(file, rf"needs the configurations of {BASE}: .*put the file into a folder with model_index\.json")
+    check_refused(file, rf"needs the configurations of {BASE}: .*put the file into a folder with model_index\.json")
     base = hub.serve(BASE, files).commit
     digest = model(file).digest
     assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
@@ -106,11 +106,11 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     other = {"tokenizer_name_or_path": "owner/other"}
     (hub_names.cache_folder(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
     with pytest.raises(ParameterError, match=r"contains sentence_bert_config\.json, .* another model"):
-        load(str(file), FEW)
+        load(str(file), FEW_STEPS)
 
 
 @pytest.mark.long
-def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, files, tmp_path):
+def test_single_file_in_repository_uses_its_pipeline(hub, files, tmp_path):
     tiny.one_file(files, files / "mix.safetensors")
     hub.serve(NAME, files)
     assert np.array_equal(image(f"{NAME}/mix.safetensors"), image(NAME))
@@ -127,33 +127,35 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
         (["emb_params"], "is not a complete model: it contains no denoising network and no autoencoder and no text"),
     ],
 )
-def test_a_file_that_is_no_model_is_named_as_what_it_is(hub, tmp_path, tensors, message):
+def test_single_file_of_other_kind_is_refused_by_kind(hub, tmp_path, tensors, message):
     file = tmp_path / "it.safetensors"
     save_file({name: np.zeros((2, 2), np.float32) for name in tensors}, file)
-    refused(file, message)
+    check_refused(file, message)
     hub.serve(NAME, tmp_path)
-    refused(f"{NAME}/it.safetensors", message)
+    check_refused(f"{NAME}/it.safetensors", message)
     assert hub.fetched() == 0
 
 
-def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub, files, tmp_path):
+def test_incomplete_single_file_is_refused_unfetched(hub, files, tmp_path):
     hub.serve(BASE, files)
     (tmp_path / "served").mkdir()
     file = tiny.one_file(files, tmp_path / "served" / "part.safetensors", leave="cond_stage_model.")
     (tmp_path / "served" / "broken.safetensors").write_bytes(b"\x10" * 40)
     hub.serve(NAME, tmp_path / "served")
     for name in (file, f"{NAME}/part.safetensors"):
-        refused(name, "is not a complete model: it contains no text encoder")
+        check_refused(name, "is not a complete model: it contains no text encoder")
     for name in (tmp_path / "served" / "broken.safetensors", f"{NAME}/broken.safetensors"):
-        refused(name, "broken.safetensors is not a safetensors file, or is incomplete")
-    refused(f"{NAME}/other.safetensors", "is not in its repository")
-    refused("owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no")
-    refused(NAME, r"is not a pipeline, but contains single-file checkpoints\. Choose one of owner/mix/broken")
-    # Weights of a base model that lie in the cache are not taken for those that a file lacks.
+        check_refused(name, "broken.safetensors is not a safetensors file, or is incomplete")
+    check_refused(f"{NAME}/other.safetensors", "is not in its repository")
+    check_refused(
+        "owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no"
+    )
+    check_refused(NAME, r"is not a pipeline, but contains single-file checkpoints\. Choose one of owner/mix/broken")
+    # Cached weights of a base model do not replace weights that a file lacks.
     assert hub.fetched() == 0
 
 
-def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
+def test_configurations_follow_from_file_header(tmp_path):
     mark = "conditioner.embedders.1.model.transformer.resblocks.9.mlp.c_proj.bias"
     whole, where = ("model.diffusion_model.x", "first_stage_model.x", mark), str(tmp_path / "xl.safetensors")
     save_file({name: np.zeros(2, np.float32) for name in whole}, where)
@@ -166,26 +168,26 @@ def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
 
 @pytest.mark.long
 @needs_peft
-def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, tmp_path):
-    added = tiny.lora(files, tmp_path / "lora" / OWN, parts=("unet", "text_encoder"))
+def test_lora_is_added_with_weight_of_its_name(hub, files, tmp_path):
+    lora_delta = tiny.lora(files, tmp_path / "lora" / LORA_FILE, parts=("unet", "text_encoder"))
     other = tiny.lora(files, tmp_path / "other" / "it.safetensors", seed=1)
     hub.serve(BASE, files)
     commit = hub.serve(LORA, tmp_path / "lora").commit
     hub.serve("owner/other", tmp_path / "other")
-    both = {name: 0.7 * added.get(name, 0) - 0.5 * other.get(name, 0) for name in {*added, *other}}
+    sum_delta = {name: 0.7 * lora_delta.get(name, 0) - 0.5 * other.get(name, 0) for name in {*lora_delta, *other}}
     whole = Path(shutil.copytree(files, tmp_path / "merged"))
-    tiny.merged(whole, both)
+    tiny.merged(whole, sum_delta)
     expected, plain = image(whole).astype(int), image(files).astype(int)
     assert np.abs(expected - plain).max() > 20
-    here = f"{files}+{tmp_path / 'lora'}:0.7+{tmp_path / 'other' / 'it.safetensors'}:-.5"
-    for name in (f"{BASE}+{LORA}:0.7+owner/other/it.safetensors:-0.5", here):
-        # Sums of floating-point numbers in another order move pixels by a level.
+    local_name = f"{files}+{tmp_path / 'lora'}:0.7+{tmp_path / 'other' / 'it.safetensors'}:-.5"
+    for name in (f"{BASE}+{LORA}:0.7+owner/other/it.safetensors:-0.5", local_name):
+        # Floating-point sums in another order change pixels by at most one level.
         assert np.abs(image(name) - expected).max() <= 1
     made_by = model(f"{BASE}+{LORA}:0.7")
     assert [one.repository for one in made_by.look_up()] == [BASE, LORA]
     assert made_by.label == f"{BASE}+{LORA}:0.7" and made_by.digest.endswith(f"+{LORA}@{commit}:0.7")
     assert hub_names.commits()[LORA] == commit
-    assert model(f"{files}+{tmp_path / 'lora' / OWN}").label == "files+pytorch_lora_weights"
+    assert model(f"{files}+{tmp_path / 'lora' / LORA_FILE}").label == "files+pytorch_lora_weights"
     on_it = ("", f"+{tmp_path / 'lora'}", f"+{tmp_path / 'lora'}:0.7")
     assert len({model(f"{files}{lora}").digest for lora in on_it}) == 3
 
@@ -193,19 +195,19 @@ def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, t
 @pytest.mark.long
 @needs_peft
 @pytest.mark.parametrize("layout", ["peft", "kohya"])
-def test_loras_of_other_trainers_are_read_also_on_one_file(files, tmp_path, layout):
-    added = tiny.lora(files, tmp_path / "lora.safetensors", parts=("unet", "text_encoder"), layout=layout)
+def test_lora_of_other_trainers_applies_to_single_file(files, tmp_path, layout):
+    lora_delta = tiny.lora(files, tmp_path / "lora.safetensors", parts=("unet", "text_encoder"), layout=layout)
     file = tiny.one_file(files, without_weights(files, tmp_path / "a+b") / "mix.safetensors")
     made = [image(f"{base}+{tmp_path / 'lora.safetensors'}").astype(int) for base in (files, file)]
-    tiny.merged(files, added)
+    tiny.merged(files, lora_delta)
     assert np.abs(np.subtract(made, image(files))).max() <= 1
 
 
-def renamed(part, other):
+def rename_key(part, other):
     return lambda name, value: (name.replace(part, other), value)
 
 
-def wide(part):
+def widen(part):
     return lambda name, value: (name, np.ones((2, 99), np.float32) if part in name else value)
 
 
@@ -214,20 +216,24 @@ def wide(part):
 @pytest.mark.parametrize(
     ("spoilt", "message", "before"),
     [
-        (renamed("down_blocks.1", "down_blocks.7"), r"3 of the 3 layers .* such as unet\.down_blocks\.7\.", False),
-        (renamed("to_k", "to_z"), r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
+        (rename_key("down_blocks.1", "down_blocks.7"), r"3 of the 3 layers .* such as unet\.down_blocks\.7\.", False),
+        (rename_key("to_k", "to_z"), r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
         (lambda name, value: (name, value * ("up" not in name)), "changes no weight of this model", False),
-        (wide("to_q.lora.down"), "cannot be loaded as a LoRA on .* size mismatch", False),
+        (widen("to_q.lora.down"), "cannot be loaded as a LoRA on .* size mismatch", False),
         (
-            wide("attn2.to_k.lora.down"),
+            widen("attn2.to_k.lora.down"),
             r"embeddings of 99 numbers, .* 16\. Use the model .* according to its card",
             True,
         ),
-        (renamed("unet.down_blocks.1.attentions.0.", "transformer."), r"a transformer.* has a unet\..*its-base", True),
+        (
+            rename_key("unet.down_blocks.1.attentions.0.", "transformer."),
+            r"a transformer.* has a unet\..*its-base",
+            True,
+        ),
     ],
 )
-def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, spoilt, message, before):
-    file = tmp_path / "lora" / OWN
+def test_lora_for_other_model_is_refused(hub, files, tmp_path, spoilt, message, before):
+    file = tmp_path / "lora" / LORA_FILE
     tiny.lora(files, file)
     save_file(dict(spoilt(*one) for one in load_file(file).items()), file, metadata={"format": "pt"})
     (tmp_path / "lora" / "README.md").write_text("---\nbase_model: owner/its-base\n---\n")
@@ -235,13 +241,13 @@ def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, spoi
     hub.serve(LORA, tmp_path / "lora")
     for name in (f"{files}+{tmp_path / 'lora'}", f"{BASE}+{LORA}"):
         with pytest.raises(ParameterError, match=message):
-            load(name, FEW)
+            load(name, FEW_STEPS)
     if before:
         assert hub.fetched(of=BASE) == 0
-        refused(f"{BASE}+{LORA}", message)
+        check_refused(f"{BASE}+{LORA}", message)
 
 
-def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
+def test_non_lora_file_is_refused_as_adapter(hub, files, tmp_path):
     hub.serve(BASE, files)
     (tmp_path / "it").mkdir()
     save_file({"decoder.conv_in.weight": np.zeros(2, np.float32)}, tmp_path / "it" / "vae.safetensors")
@@ -260,63 +266,70 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
         (f"{BASE}+{LORA}:0", "gives owner/lora the weight 0"),
         (f"{BASE}+{LORA}+{LORA}:0.5", "contains owner/lora twice"),
     ):
-        refused(name, message)
+        check_refused(name, message)
     shutil.copy(tmp_path / "it" / "vae.safetensors", tmp_path / "it" / "b.safetensors")
     hub.serve(LORA, tmp_path / "it")
     hub_names._commits.clear()
-    refused(
+    check_refused(
         f"{BASE}+{LORA}",
         r"contains 2 .safetensors files. Choose one of owner/lora/b\.safetensors, owner/lora/vae",
     )
     (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
     hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
     hub_names._commits.clear()
-    refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read only from \.safetensors")
+    check_refused(f"{BASE}+{LORA}", r"The LoRA owner/lora has lora\.bin; weights are read only from \.safetensors")
     assert hub.fetched(of=BASE) == 0 and hub.fetched(".bin") == 0
 
 
 @pytest.mark.long
 @needs_peft
-def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
-    lora = tiny.lora(files, files / OWN)
+def test_lora_next_to_model_requires_explicit_choice(hub, files, tmp_path):
+    lora = tiny.lora(files, files / LORA_FILE)
     hub.serve(NAME, files)
     for name in (files, NAME):
-        refused(name, rf"contains {OWN} next to the model.* write .*mi?.*\+.*/{OWN}; to ignore it, write .*\+none")
+        check_refused(
+            name,
+            rf"contains {LORA_FILE} next to the model.* write .*mi?.*\+.*/{LORA_FILE}; to ignore it, write .*\+none",
+        )
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
     assert np.array_equal(image(f"{NAME}+none"), bare)
-    used = image(f"{NAME}+{NAME}/{OWN}")
-    assert np.array_equal(image(f"{files}+{files / OWN}"), used)
+    used_image = image(f"{NAME}+{NAME}/{LORA_FILE}")
+    assert np.array_equal(image(f"{files}+{files / LORA_FILE}"), used_image)
     tiny.merged(files, lora)
-    assert np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
+    assert (
+        np.abs(used_image.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used_image.astype(int) - bare).max()
+    )
 
 
 @pytest.mark.long
-def test_an_example_beside_a_model_is_told_and_left_out(files):
+def test_example_lora_next_to_model_is_remarked_and_ignored(files):
     (files / "an_example-lora_1.0.safetensors").write_bytes(b"")
-    (found,) = model(files).look_up()
-    assert found.remarks == (f"{files}: these LoRAs next to the model are not used: an_example-lora_1.0.safetensors.",)
+    (result,) = model(files).look_up()
+    assert result.remarks == (f"{files}: these LoRAs next to the model are not used: an_example-lora_1.0.safetensors.",)
 
 
 @pytest.mark.parametrize("told", ["card", "configuration", "nothing"])
-def test_a_lora_alone_says_what_to_write(hub, files, tmp_path, told):
-    tiny.lora(files, tmp_path / "lora" / OWN)
+def test_lora_alone_is_refused_with_correct_name(hub, files, tmp_path, told):
+    tiny.lora(files, tmp_path / "lora" / LORA_FILE)
     if told == "card":
         (tmp_path / "lora" / "README.md").write_text(f"---\nbase_model:\n- {BASE}\ntags: [lora]\n---\n# It\n")
     if told == "configuration":
-        said = {"peft_type": "LORA", "base_model_name_or_path": BASE}
-        (tmp_path / "lora" / "adapter_config.json").write_text(json.dumps(said))
+        entries = {"peft_type": "LORA", "base_model_name_or_path": BASE}
+        (tmp_path / "lora" / "adapter_config.json").write_text(json.dumps(entries))
     hub.serve(LORA, tmp_path / "lora")
     base = "BASE" if told == "nothing" else BASE
     for name in (LORA, tmp_path / "lora"):
-        refused(name, rf"is a LoRA, which changes a model but is not a model itself\. .* trained on: {base}\+{name}")
+        check_refused(
+            name, rf"is a LoRA, which changes a model but is not a model itself\. .* trained on: {base}\+{name}"
+        )
     assert hub.fetched() == 0
 
 
 # -- names -------------------------------------------------------------------------------------------------
 
 
-def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypatch):
+def test_split_model_name_at_plus_signs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("a+b", "c+owner", "a+b+lora"):
         (tmp_path / folder).mkdir()
@@ -338,14 +351,14 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
         assert model_names.split(str(model_names.split(name))) == model_names.split(name)
 
 
-# -- variants, and parts that nobody needs -------------------------------------------------------------------
+# -- variants, and unused parts ------------------------------------------------------------------------------
 
 
 PARTS = ("unet", "vae", "text_encoder")
 
 
 def as_variant(folder: Path, variant: str, parts=PARTS, sharded: bool = False) -> None:
-    """Put weights of a variant in the place of those of parts."""
+    """Replace the weights of parts by those of a variant."""
     import torch
     from diffusers import UNet2DConditionModel
     from safetensors.torch import load_file as read
@@ -367,35 +380,35 @@ def as_variant(folder: Path, variant: str, parts=PARTS, sharded: bool = False) -
 @pytest.mark.parametrize(
     ("variant", "parts", "sharded"), [("fp16", PARTS, True), ("bf16", PARTS, False), ("fp16", PARTS[:1], False)]
 )
-def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, variant, parts, sharded):
+def test_variant_weights_are_loaded_if_alone(hub, files, tmp_path, variant, parts, sharded):
     import torch
     from safetensors.torch import load_file as read
     from safetensors.torch import save_file as write
 
-    # What is left of weights in half precision, in files of the usual names.
-    rounded = Path(shutil.copytree(files, tmp_path / "rounded"))
+    # Weights rounded to half precision, in files with the usual names.
+    rounded_folder = Path(shutil.copytree(files, tmp_path / "rounded"))
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[variant]
-    for file in (file for part in parts for file in (rounded / part).glob("*.safetensors")):
+    for file in (file for part in parts for file in (rounded_folder / part).glob("*.safetensors")):
         write({k: v.to(dtype).float() for k, v in read(file).items()}, file, metadata={"format": "pt"})
     as_variant(files, variant, parts, sharded)
     hub.serve(NAME, files)
-    (found,) = model(NAME).look_up()
-    there = {p.relative_to(files).as_posix(): p.stat().st_size for p in files.rglob("*.safetensors")}
-    assert set(found.weights) == set(there) and found.size == sum(there.values()) and hub.fetched() == 0
-    expected = image(rounded)
-    assert np.array_equal(image(NAME), expected) and hub.fetched() == found.size
+    (result,) = model(NAME).look_up()
+    file_sizes = {p.relative_to(files).as_posix(): p.stat().st_size for p in files.rglob("*.safetensors")}
+    assert set(result.weights) == set(file_sizes) and result.size == sum(file_sizes.values()) and hub.fetched() == 0
+    expected = image(rounded_folder)
+    assert np.array_equal(image(NAME), expected) and hub.fetched() == result.size
     assert np.array_equal(image(files), expected)
 
 
 @pytest.mark.long
-def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
+def test_regular_weights_are_preferred_to_variant(hub, files, tmp_path):
     expected = image(files)
     usual = files / "unet" / "diffusion_pytorch_model.safetensors"
     save_file({k: v * 0 for k, v in load_file(usual).items()}, usual.with_suffix(".fp16.safetensors"))
     as_variant(files, "fp16", ("vae",))
-    found = loading.look_up(str(files))
-    assert found.variants == {"vae": "fp16"}
-    assert "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
+    result = loading.look_up(str(files))
+    assert result.variants == {"vae": "fp16"}
+    assert "unet/diffusion_pytorch_model.fp16.safetensors" not in result.base.weights
     made = image(files).astype(int)
     # The autoencoder alone is rounded.
     assert np.abs(made - expected).max() <= 1
@@ -404,21 +417,23 @@ def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
 
 
 @pytest.mark.long
-def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, folders, tmp_path):
+def test_pickled_safety_checker_is_ignored_if_off(hub, folders, tmp_path):
     folder = Path(shutil.copytree(folders("checked"), tmp_path / "checked"))
     (folder / "safety_checker" / "model.safetensors").rename(folder / "safety_checker" / "pytorch_model.bin")
     hub.serve(NAME, folder)
     for name in (NAME, folder):
-        refused(name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off")
+        check_refused(
+            name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off"
+        )
     assert hub.fetched() == 0
-    off = FEW.with_changes(safety_checker="off")
-    expected = image(folders("checked"), off)
+    without_checker = FEW_STEPS.with_changes(safety_checker="off")
+    expected = image(folders("checked"), without_checker)
     for name in (NAME, folder):
-        assert np.array_equal(image(name, off), expected)
+        assert np.array_equal(image(name, without_checker), expected)
     assert hub.fetched(".bin") == 0
 
 
-def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folders, tmp_path, files):
+def test_image_encoder_is_not_loaded(hub, folders, tmp_path, files):
     import transformers
 
     config = transformers.CLIPVisionConfig(**tiny_pipelines.VISION, projection_dim=8)
@@ -445,10 +460,10 @@ def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folder
         ("awq", False, r"quantized \(unet: awq\) by a method that diffusers does not support"),
     ],
 )
-def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files, monkeypatch, method, missing, message):
+def test_quantised_weights_requirements_are_named_unfetched(hub, files, monkeypatch, method, missing, message):
     file = files / "unet" / "config.json"
-    said = {"quant_method": method, "load_in_4bit": True}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": said}))
+    entries = {"quant_method": method, "load_in_4bit": True}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": entries}))
     hub.serve(NAME, files)
 
     def version(package):
@@ -457,13 +472,13 @@ def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files,
 
     monkeypatch.setattr(loading.metadata, "version", version)
     monkeypatch.setattr(loading.processor, "accelerator", lambda: "cpu")
-    refused(NAME, message)
-    refused(files, message)
+    check_refused(NAME, message)
+    check_refused(files, message)
     assert hub.fetched() == 0
 
 
 @pytest.mark.long
-def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
+def test_quantised_network_keeps_its_type(files, monkeypatch):
     import torch
     from diffusers import UNet2DConditionModel
 
@@ -473,23 +488,23 @@ def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
         assert not {*given, *named.values()} & {torch.float16, torch.bfloat16, torch.channels_last}
         return own(network, *given, **named)
 
-    # As a library marks it that has quantised it.
+    # As a quantisation library marks it.
     monkeypatch.setattr(UNet2DConditionModel, "hf_quantizer", object(), raising=False)
     monkeypatch.setattr(UNet2DConditionModel, "to", to)
     for dtype in ("auto", "float32", "bfloat16"):
-        assert np.abs(image(files, FEW.with_changes(dtype=dtype)).astype(int) - expected).max() <= 1
+        assert np.abs(image(files, FEW_STEPS.with_changes(dtype=dtype)).astype(int) - expected).max() <= 1
 
 
 # -- offloading --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offload", ["model", "sequential"])
-def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload):
+def test_offload_on_cpu_is_refused(files, offload):
     with pytest.raises(ParameterError, match=rf"compute\.offload is '{offload}'"):
         model(files, offload=offload).load()
 
 
-def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
+def test_n_cached_ignores_offload_and_depends_on_lora(files, tmp_path):
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo of a nurse"], "n_images": [1]})
     run = {"seed": 3, "cache": ResultCache(tmp_path / "store")}
     assert model(files).n_cached(prompts, **run) == 0
@@ -503,21 +518,21 @@ def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("offload", ["none", "model", "sequential"])
-def test_what_is_offloaded_makes_the_same_images(files, monkeypatch, offload):
+def test_offloaded_model_makes_same_images(files, monkeypatch, offload):
     import diffusers
 
-    expected, asked = image(files), []
-    # In the place of a GPU stands the CPU.
+    expected, offload_calls = image(files), []
+    # The CPU replaces a GPU.
     monkeypatch.setattr(generator, "check_offload", lambda offload, device: None)
     for name in ("enable_model_cpu_offload", "enable_sequential_cpu_offload"):
         own = getattr(diffusers.DiffusionPipeline, name)
 
         def enable(pipe, device, own=own, name=name):
-            asked.append(name)
+            offload_calls.append(name)
             # Each layer by itself diffusers moves to other devices than the CPU alone.
             return own(pipe, device=device) if name == "enable_model_cpu_offload" else None
 
         monkeypatch.setattr(diffusers.DiffusionPipeline, name, enable)
     (made,) = model(files, offload=offload).load().images(["a photo of a nurse"], [("p", 0)], seed=3)
     assert np.array_equal(made, expected)
-    assert sorted(set(asked)) == ([] if offload == "none" else [f"enable_{offload}_cpu_offload"])
+    assert sorted(set(offload_calls)) == ([] if offload == "none" else [f"enable_{offload}_cpu_offload"])

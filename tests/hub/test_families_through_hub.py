@@ -1,4 +1,4 @@
-"""Models of twelve families by their real names: each has its own settings, and what has no effect is refused."""
+"""Models of twelve families by their real names: own settings of each, and refusal of ineffective settings."""
 
 import re
 from pathlib import Path
@@ -42,26 +42,26 @@ FAMILIES = {
     "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS": ("pixart", 20, 4.5, {"use_resolution_binning": False}),
 }  # fmt: skip
 PROMPT, KEY = "a photo of a nurse", ("p1-nurse", 0)
-GIVEN = {"height": 32, "width": 32, "dtype": "float32"}
+SMALL = {"height": 32, "width": 32, "dtype": "float32"}
 
 
-def of(name, **more):
-    return DiffusersModel(name, GenerationSettings(**GIVEN | more), device="cpu")
+def make_model(name, **extra):
+    return DiffusersModel(name, GenerationSettings(**SMALL | extra), device="cpu")
 
 
 def levels(one, other) -> int:
     return int(np.abs(one.astype(int) - other).max())
 
 
-def drawn(made_by):
+def draw_image(made_by):
     return made_by.images([PROMPT], [KEY], seed=5)[0]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub, folders, name):
-    kind, steps, scale, asked = FAMILIES[name]
+def test_model_has_maker_settings_and_diffusers_pixels(hub, folders, name):
+    kind, steps, scale, call_args = FAMILIES[name]
     hub.serve(name, Path(folders(kind)))
-    # Before a weight is fetched it says how it makes wide images, and refuses guidance that has no effect.
+    # Before weights are fetched: description of wide images, and refusal of ineffective guidance.
     model = DiffusersModel(name, GenerationSettings(aspect=1.5), device="cpu")
     model.look_up()
     words = model.describe_settings()
@@ -72,21 +72,21 @@ def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub,
     assert width == pytest.approx(1.5 * height, abs=8)
     if scale is None:
         with pytest.raises(ParameterError, match=r"guidance_scale is 7.5, but .* no guidance changes"):
-            of(name, guidance_scale=7.5).look_up()
+            make_model(name, guidance_scale=7.5).look_up()
     else:
-        of(name, guidance_scale=7.5).look_up()
+        make_model(name, guidance_scale=7.5).look_up()
     assert not hub.fetched(".safetensors")
-    made_by = load(name, GenerationSettings(**GIVEN))
-    told = made_by.description()
-    assert (told["steps"], told["guidance_scale"]) == (steps, scale)
-    theirs = tiny_pipelines.by_diffusers(Path(folders(kind)), PROMPT, image_seed(5, *KEY), **asked)
-    assert levels(drawn(made_by), theirs) <= 1
+    made_by = load(name, GenerationSettings(**SMALL))
+    description = made_by.description()
+    assert (description["steps"], description["guidance_scale"]) == (steps, scale)
+    expected = tiny_pipelines.by_diffusers(Path(folders(kind)), PROMPT, image_seed(5, *KEY), **call_args)
+    assert levels(draw_image(made_by), expected) <= 1
     if scale is not None:
-        few = [GenerationSettings(**GIVEN, guidance_scale=value, steps=2) for value in (2.0, 7.5)]
-        assert levels(*(drawn(made_by.with_settings(settings)) for settings in few)) > 1
+        guided = [GenerationSettings(**SMALL, guidance_scale=value, steps=2) for value in (2.0, 7.5)]
+        assert levels(*(draw_image(made_by.with_settings(settings)) for settings in guided)) > 1
 
 
-REFUSED = {
+REFUSALS = {
     "a size": ("black-forest-labs/FLUX.1-dev", {"height": 30}, r"height is 30; .* multiples of 4, for example 32"),
     "a negative prompt of a network that takes its scale": (
         "black-forest-labs/FLUX.1-dev", {"negative_prompt": "blurry"}, r"accepts none, because its network",
@@ -103,10 +103,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_has_no_effect_is_refused_before_a_weight_is_fetched(hub, folders, what):
-    name, more, message = REFUSED[what]
+@pytest.mark.parametrize("what", REFUSALS)
+def test_ineffective_setting_is_refused_unfetched(hub, folders, what):
+    name, extra, message = REFUSALS[what]
     hub.serve(name, Path(folders(FAMILIES[name][0])))
     with pytest.raises(ParameterError, match=message):
-        of(name, **more).look_up()
+        make_model(name, **extra).look_up()
     assert not hub.fetched(".safetensors")

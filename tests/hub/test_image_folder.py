@@ -1,4 +1,4 @@
-"""Pictures that are there already: what tells them apart, and what is refused."""
+"""Folders of existing images: groups, prompts inside images, and refusals."""
 
 import json
 from collections import Counter
@@ -24,13 +24,13 @@ from biaslab.settings import Settings
 PROMPT = "a photo of a nurse"
 
 
-def draw(path, **how):
+def draw(path, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(path, **how)
+    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(path, **options)
     return path
 
 
-def written(**texts):
+def text_chunks(**texts):
     info = PngInfo()
     for name, text in texts.items():
         info.add_text(name, text)
@@ -44,10 +44,10 @@ def table(folder, text, name="pictures.csv"):
     return ImageFolder(str(folder))
 
 
-# -- what tells pictures apart ---------------------------------------------------------------------------
+# -- groups of images ------------------------------------------------------------------------------------
 
 
-def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
+def test_image_folder_subfolders_are_groups(tmp_path):
     for file in ("nurse/1.png", "nurse/deeper/2.png", "chef/1.png"):
         draw(tmp_path / file)
     folder = ImageFolder(str(tmp_path))
@@ -57,24 +57,24 @@ def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
     assert list(folder.people.itertuples(index=False, name=None)) == rows
 
 
-def test_a_table_goes_before_subfolders_and_counts_what_it_does_not_name(tmp_path):
+def test_image_folder_table_overrides_subfolders(tmp_path):
     folder = table(tmp_path, f"file;prompt;group\na.png;{PROMPT};nurse\n./deep\\c.png;a chef;\n")
     assert folder.undescribed_images == ["b.png"]
     rows = [["a.png", PROMPT, "nurse"], ["deep/c.png", "a chef", "a chef"]]
     assert folder.people[["image_id", "prompt", "group"]].to_numpy().tolist() == rows
 
 
-def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
+def test_image_folder_table_with_models_and_positions(tmp_path):
     text = "file,group,model,position\na.png,chef,B,right\na.png,nurse,B,left\nb.png,chef,A,\n"
-    whole = table(tmp_path, text)
-    assert whole.models == ["A", "B"]
+    both_models = table(tmp_path, text)
+    assert both_models.models == ["A", "B"]
     with pytest.raises(InputError, match=r"'A', 'B'.*::A"):
-        _ = whole.people
+        _ = both_models.people
     folder = ImageFolder(f"{tmp_path}::B")
     assert folder.name == "B" and folder.people["group"].tolist() == ["nurse", "chef"]
-    # It is asked for by the first of the two.
-    asked = read_prompts(folder)
-    assert asked[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
+    # The prompt is the group of the first person.
+    prompt_rows = read_prompts(folder)
+    assert prompt_rows[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
     with pytest.raises(InputError, match=r"'C'.*'A', 'B'"):
         _ = ImageFolder(f"{tmp_path}::C").people
 
@@ -82,8 +82,8 @@ def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
 WEB_UI = f"{PROMPT}\nNegative prompt: ugly\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 1"
 
 
-def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path):
-    draw(tmp_path / "one.png", **written(parameters=WEB_UI))
+def test_image_folder_reads_prompts_inside_images(tmp_path):
+    draw(tmp_path / "one.png", **text_chunks(parameters=WEB_UI))
     draw(tmp_path / "chef/two.png")
     (tmp_path / "chef/three.png").write_bytes(b"no picture")
     folder = ImageFolder(str(tmp_path))
@@ -93,7 +93,7 @@ def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path
 # -- what is refused ---------------------------------------------------------------------------------------
 
 
-def test_pictures_that_nothing_tells_apart(tmp_path):
+def test_image_folder_without_groups_is_refused(tmp_path):
     for k in range(3):
         draw(tmp_path / f"{k}.png")
     with pytest.raises(InputError, match=r"0\.png and 2 more images"):
@@ -113,19 +113,19 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
         ("picture,prompt\na.png,a chef\n", "no column 'file'"),
     ],
 )
-def test_tables_that_cannot_be_used(tmp_path, text, names):
+def test_image_folder_invalid_table_is_refused(tmp_path, text, names):
     folder = table(tmp_path, text)
     with pytest.raises(InputError, match=names):
         _ = folder.people
 
 
-def test_two_tables_in_a_folder(tmp_path):
+def test_image_folder_with_two_tables_is_refused(tmp_path):
     (tmp_path / "other.csv").write_text("file,prompt\na.png,a chef\n")
     with pytest.raises(InputError, match=r"other\.csv, pictures\.csv"):
         _ = table(tmp_path, "file,prompt\na.png,a chef\n").people
 
 
-# -- in the place of a model ---------------------------------------------------------------------------------
+# -- as a model ----------------------------------------------------------------------------------------------
 
 
 def pipeline(folder, **custom):
@@ -134,22 +134,22 @@ def pipeline(folder, **custom):
     return Pipeline(f"images:{folder}", settings, progress=False)
 
 
-def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
+def test_custom_prompts_count_images_per_group(tmp_path):
     for group, n in (("Kenya", 2), ("Peru", 3)):
         for k in range(n):
-            draw(tmp_path / group / f"{k}.png", **written(parameters=WEB_UI))
+            draw(tmp_path / group / f"{k}.png", **text_chunks(parameters=WEB_UI))
     with pytest.raises(InputError, match=r"prompt \(1: .*folder\[1\] \(2: 'Kenya', 'Peru'\).*--group-by"):
         pipeline(tmp_path).part(Custom).prompts()
-    own = pipeline(tmp_path, group_by="folder[1]").part(Custom)
-    assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
-    counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
+    grouped = pipeline(tmp_path, group_by="folder[1]").part(Custom)
+    assert grouped.prompts()["n_images"].tolist() == [2, 3] and grouped.groups() == ["Kenya", "Peru"]
+    counts = grouped.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
     plan = plan_of(pipeline(tmp_path, group_by="folder[1]")).of_tables(["custom_people"])
     assert plan.requests[0].n_images == plan.requests[0].n_cached == 5
     assert "custom.group_by" in plan.settings_read
 
 
-def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
+def test_prompts_file_selects_prompts_and_groups(tmp_path):
     for name in ("nurse", "chef"):
         draw(tmp_path / "pictures" / name / "1.png")
     file = tmp_path / "mine.csv"
@@ -161,52 +161,55 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
         plan_of(pipeline(tmp_path / "pictures", prompts_file=str(file))).table("custom_people")
 
 
-def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):
+def test_custom_group_named_all_is_refused(tmp_path):
     draw(tmp_path / "all/1.png")
     with pytest.raises(InputError, match="'all'"):
         plan_of(pipeline(tmp_path)).table("custom_benchmark")
 
 
-def asked(*texts, n=2):
+def prompt_rows(*texts, n=2):
     ids = [f"p{k}" for k in range(len(texts))]
     return pd.DataFrame({"prompt_id": ids, "text": texts, "n_images": n})
 
 
-def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
+def test_image_folder_model_generates_existing_images(tmp_path):
     for k in range(3):
-        draw(tmp_path / f"{k}.png", **written(parameters=WEB_UI))
-    more = {"endpoint": EndpointSettings(), "corpus": lambda: pytest.fail("read")}
-    model = open_model(f"images:{tmp_path}", GenerationSettings(), **more)
-    prompts = asked("A photo of  a nurse.", "a chef")
+        draw(tmp_path / f"{k}.png", **text_chunks(parameters=WEB_UI))
+    extra = {"endpoint": EndpointSettings(), "corpus": lambda: pytest.fail("read")}
+    model = open_model(f"images:{tmp_path}", GenerationSettings(), **extra)
+    prompts = prompt_rows("A photo of  a nurse.", "a chef")
     assert model.n_cached(prompts, seed=1, cache=None) == 2
     images = model.generate(prompts, seed=1, cache=None)
-    found = images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist()
-    assert found == [["0.png", "p0", 0], ["1.png", "p0", 1]]
+    result = images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist()
+    assert result == [["0.png", "p0", 0], ["1.png", "p0", 1]]
     assert images.read(["1.png"])[0].shape == (8, 8, 3)
     with pytest.raises(MissingInputError, match="'a chef'"):
-        model.generate(asked("a chef"), seed=1, cache=None)
+        model.generate(prompt_rows("a chef"), seed=1, cache=None)
 
 
-# -- folders as they are ---------------------------------------------------------------------------------
+# -- folders of image tools ------------------------------------------------------------------------------
 
 
-def test_web_ui_day_folders_are_no_groups_and_grids_are_left_out(tmp_path):
+def test_image_folder_ignores_day_folders_and_grids(tmp_path):
     for day in ("2024-05-01", "2024-05-02"):
         for k, prompt in enumerate((PROMPT, "a photo of an engineer")):
-            draw(tmp_path / f"txt2img-images/{day}/0000{k}-1.png", **written(parameters=WEB_UI.replace(PROMPT, prompt)))
-    draw(tmp_path / "txt2img-images/2024-05-02/grid-0000.png", **written(parameters=WEB_UI))
-    draw(tmp_path / "txt2img-grids/2024-05-02/grid-0001-7.png", **written(parameters=WEB_UI))
+            draw(
+                tmp_path / f"txt2img-images/{day}/0000{k}-1.png",
+                **text_chunks(parameters=WEB_UI.replace(PROMPT, prompt)),
+            )
+    draw(tmp_path / "txt2img-images/2024-05-02/grid-0000.png", **text_chunks(parameters=WEB_UI))
+    draw(tmp_path / "txt2img-grids/2024-05-02/grid-0001-7.png", **text_chunks(parameters=WEB_UI))
     folder = ImageFolder(str(tmp_path))
     counts = folder.people.groupby("group")["prompt"].agg(["size", "first"])
     assert counts.to_dict("index") == {g: {"size": 2, "first": g} for g in (PROMPT, "a photo of an engineer")}
     assert list(folder.left_out) == ["grid of several images"] and len(folder.left_out["grid of several images"]) == 2
 
 
-def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
+def test_image_folder_counts_images_without_prompt(tmp_path):
     negative = WEB_UI.removeprefix(PROMPT + "\n")
     for k, text in enumerate((WEB_UI, negative, negative)):
-        draw(tmp_path / f"{k}.png", **written(parameters=text))
-    draw(tmp_path / "3.png", **written(prompt="{"))
+        draw(tmp_path / f"{k}.png", **text_chunks(parameters=text))
+    draw(tmp_path / "3.png", **text_chunks(prompt="{"))
     draw(tmp_path / "4.png")
     folder = ImageFolder(str(tmp_path))
     assert folder.people[["image_id", "group"]].to_numpy().tolist() == [["0.png", PROMPT]]
@@ -221,8 +224,8 @@ def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
         _ = ImageFolder(str(tmp_path)).people
 
 
-def test_dry_run_names_texts_that_are_not_read(tmp_path):
-    draw(tmp_path / "nurse/0.png", **written(prompt="{"))
+def test_unmatched_lists_grids_and_unread_texts(tmp_path):
+    draw(tmp_path / "nurse/0.png", **text_chunks(prompt="{"))
     draw(tmp_path / "nurse/grid-0001.png")
     said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
     assert said == [
@@ -231,7 +234,7 @@ def test_dry_run_names_texts_that_are_not_read(tmp_path):
     ]
 
 
-def test_table_column_and_path_pattern_are_groups(tmp_path):
+def test_group_by_accepts_column_and_path_pattern(tmp_path):
     text = "file,prompt,style\na.png,a chef,oil\nb.png,a nurse,photo\ndeep/c.png,a chef,photo\n"
     table(tmp_path, text)
 
@@ -265,14 +268,14 @@ TOOLS = {
 
 def mixed_folder(folder, n=1_000):
     """Write files of six tools in day folders: images of ten prompts, and others in the ratio of one to nine."""
-    made = Counter()
+    n_made = Counter()
     raw = {e: draw(folder.parent / f"bare.{e}").read_bytes() for e in ("jpg", "png")}
     for k in range(n):
         day = folder / f"2025-06-{1 + k % 20:02}"
         day.mkdir(parents=True, exist_ok=True)
         tool, prompt = list(TOOLS)[k % 6], f"a photo of worker {k % 10}"
         kind = ("grid", "jxl", "text", "no prompt", "jfif", "unread")[k // 10 % 6] if k % 10 == 9 else "image"
-        made[kind] += 1
+        n_made[kind] += 1
         if kind in ("jxl", "text"):
             (day / f"{k}.{'jxl' if kind == 'jxl' else 'txt'}").write_bytes(b"....ftypjxl")
         elif kind == "jfif":
@@ -280,21 +283,21 @@ def mixed_folder(folder, n=1_000):
         else:
             texts = {"image": TOOLS[tool](prompt), "grid": TOOLS["web"](prompt), "unread": {"prompt": "{"}}
             name = f"grid-{k:04}.png" if kind == "grid" else f"{k:05}-7.png"
-            draw(day / name, **written(**texts.get(kind, {})))
-    return made
+            draw(day / name, **text_chunks(**texts.get(kind, {})))
+    return n_made
 
 
-def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
-    made = mixed_folder(tmp_path / "mixed")
+def test_image_folder_counts_mixed_images_of_six_tools(tmp_path):
+    n_made = mixed_folder(tmp_path / "mixed")
     folder = ImageFolder(str(tmp_path / "mixed"))
     left_out = {reason: len(names) for reason, names in folder.left_out.items()}
     assert left_out == {
-        "grid of several images": made["grid"],
-        "format not read": made["jxl"],
-        "not an image": made["text"],
-        "no prompt and no group": made["no prompt"] + made["jfif"] + made["unread"],
+        "grid of several images": n_made["grid"],
+        "format not read": n_made["jxl"],
+        "not an image": n_made["text"],
+        "no prompt and no group": n_made["no prompt"] + n_made["jfif"] + n_made["unread"],
     }
-    assert len(folder.people) == made["image"] == 900
+    assert len(folder.people) == n_made["image"] == 900
     assert sum(left_out.values()) + len(folder.people) == 1_000
     # One in ten of the prompts, the tenth, has the other files.
     assert folder.people.groupby("group").size().to_dict() == {f"a photo of worker {k}": 100 for k in range(9)}
@@ -307,7 +310,7 @@ def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
 # -- formats ---------------------------------------------------------------------------------------------
 
 
-def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypatch):
+def test_image_folder_reads_jfif_and_lists_unread_formats(tmp_path, monkeypatch):
     monkeypatch.setattr(image_files, "_reads_heif", lambda: False)
     for k, ending in enumerate(("jpg", "jfif", "JPE")):
         (tmp_path / "nurse").mkdir(exist_ok=True)
@@ -324,19 +327,19 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypa
     }
 
 
-def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
+def test_image_folder_of_unread_formats_is_refused(tmp_path):
     (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"contains no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
         ImageFolder(str(tmp_path))
 
 
-def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
+def test_image_folder_table_naming_unread_format_is_refused(tmp_path):
     (tmp_path / "d.jxl").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"its format is not supported; convert it to PNG or JPEG"):
         _ = table(tmp_path, "file,group\na.png,nurse\nd.jxl,nurse\n").people
 
 
-def test_heic_is_read_with_its_prompt_where_its_reader_is_installed(tmp_path):
+def test_heic_image_is_read_with_its_prompt(tmp_path):
     pytest.importorskip("pillow_heif", reason="pillow-heif, of the extra heif, is not installed")
     image_files.endings()
     exif = Image.Exif()
@@ -355,20 +358,20 @@ def prompts_in(folder):
     return ImageFolder(str(folder)).people.set_index("image_id")["prompt"].to_dict()
 
 
-def test_a_text_without_bound_is_cut_and_what_is_left_out_is_counted(tmp_path):
-    draw(tmp_path / "q/1.png", **written(parameters="word " * 1200 + "end\nSteps: 1"))
+def test_image_folder_long_prompt_is_truncated_and_counted(tmp_path):
+    draw(tmp_path / "q/1.png", **text_chunks(parameters="word " * 1200 + "end\nSteps: 1"))
     # 6,003 characters in all.
     (text,) = prompts_in(tmp_path).values()
     assert text == ("word " * 800) + "\u2026 (2,003 more characters)"
 
 
-def test_a_text_without_printable_characters_or_with_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+def test_image_folder_prompt_is_cleaned_and_redacted(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/data/people/alice")
-    draw(tmp_path / "q/1.png", **written(parameters="a nurse\0 in\x1b /data/people/al\0ice/x.png\nSteps: 1"))
+    draw(tmp_path / "q/1.png", **text_chunks(parameters="a nurse\0 in\x1b /data/people/al\0ice/x.png\nSteps: 1"))
     assert prompts_in(tmp_path) == {"q/1.png": "a nurse in ~/x.png"}
 
 
-def test_a_table_that_names_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+def test_image_folder_table_paths_are_redacted(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/data/people/alice")
     folder = table(tmp_path, "file,prompt\na.png,as in /data/people/alice/x.png\n")
     assert folder.people["prompt"].tolist() == folder.people["group"].tolist() == ["as in ~/x.png"]

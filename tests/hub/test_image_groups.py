@@ -1,4 +1,4 @@
-"""Which images are a group: by prompts, by folders, by a pattern; and where the run asks."""
+"""Groups of images by prompts, folders or a pattern, and refusal of ambiguous ones."""
 
 import pandas as pd
 import pytest
@@ -36,7 +36,7 @@ def bare(*paths):
         ({"2024-05-01_12-30-45/1.png": NURSE, "20240502/1.png": CHEF}, [NURSE, CHEF]),
         ({"out/1.png": NURSE, "out/2.png": CHEF}, [NURSE, CHEF]),
         ({"1.png": NURSE, "2.png": "A photo of a nurse.", "3.png": ""}, [NURSE, NURSE, ""]),
-        # They agree: in words, or in what they separate.
+        # They agree in words, or in the images that they separate.
         (
             {"nurse/1.png": NURSE, "nurse/2.png": "a portrait of a nurse", "chef/1.png": CHEF},
             ["nurse", "nurse", "chef"],
@@ -48,7 +48,7 @@ def bare(*paths):
         ({"chef/1.png": "", "2.png": NURSE}, ["chef", NURSE]),
     ],
 )
-def test_groups_without_a_rule_follow_what_prompts_and_folders_agree_on(by_path, expected):
+def test_group_images_without_rule_follows_prompts_and_folders(by_path, expected):
     assert groups(by_path) == expected
 
 
@@ -62,12 +62,12 @@ def test_groups_without_a_rule_follow_what_prompts_and_folders_agree_on(by_path,
         ({"SD/nurse/1.png": NURSE, "SDXL/nurse/1.png": NURSE, "SDXL/chef/1.png": CHEF}, r"folder\[1\].*folder\[2\]"),
     ],
 )
-def test_groups_that_could_be_several_things_are_asked_for(by_path, options):
+def test_group_images_ambiguous_is_refused(by_path, options):
     with pytest.raises(InputError, match=options + ".*--group-by"):
         groups(by_path)
 
 
-def test_folder_of_days_without_prompts_gives_no_group():
+def test_group_images_of_day_folders_is_empty_without_rule():
     assert groups(bare("2024-05-01/1.png", "2024-05-02/1.png")) == ["", ""]
     assert groups(bare("2024-05-01/1.png", "2024-05-02/1.png"), "folder[1]") == ["2024-05-01", "2024-05-02"]
 
@@ -82,7 +82,7 @@ def test_folder_of_days_without_prompts_gives_no_group():
         (r"seed\d", ["seed1", "seed2", ""]),
     ],
 )
-def test_groups_follow_a_rule(rule, expected):
+def test_group_images_follows_rule(rule, expected):
     by_path = {"SD 1.5/nurse/seed1.png": NURSE, "SDXL/chef/seed2.png": "A photo of a nurse", "SDXL/x.png": ""}
     assert groups(by_path, rule) == expected
 
@@ -90,6 +90,6 @@ def test_groups_follow_a_rule(rule, expected):
 @pytest.mark.parametrize(
     ("rule", "problem"), [("folder[7]", "no image"), ("(", "not a valid regular"), ("dog", r"'prompt', 'fol")]
 )
-def test_rule_that_gives_no_group_is_refused_with_what_is_allowed(rule, problem):
+def test_group_images_rule_without_groups_is_refused(rule, problem):
     with pytest.raises(InputError, match=f"--group-by is .*{problem}"):
         groups({"nurse/1.png": NURSE}, rule)

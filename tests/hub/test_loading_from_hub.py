@@ -1,4 +1,4 @@
-"""Pipelines from the hub: what is fetched, and what is refused before it is."""
+"""Pipelines from the hub: files that are fetched, and refusals before fetching."""
 
 import json
 import shutil
@@ -35,20 +35,20 @@ def files(hub, folders, tmp_path):
         ("no index", r"is not a diffusers pipeline, because it contains no model_index\.json"),
     ],
 )
-def test_what_the_hub_answers_is_said_plainly(hub, files, fault, message):
+def test_fetch_explains_hub_refusal(hub, files, fault, message):
     name = "CompVis/stable-difusion-v1-4"
     hub.serve(name, files, lambda path: fault != "no index" or path != "model_index.json").closed = fault
     with pytest.raises(ParameterError, match=message):
         loading.fetch(name)
 
 
-def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypatch):
+def test_load_without_hub_uses_cached_files(hub, files, monkeypatch):
     commit = hub.serve(NAME, files).commit
     assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
     hub.repositories.clear()
 
     def unreachable(name):
-        # The client wraps what it met.
+        # The client wraps the original error.
         raise OSError("Cannot ask: see above.") from OSError("no way there")
 
     with monkeypatch.context() as patch:
@@ -56,54 +56,54 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
         assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
         with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
             loading.fetch("owner/other")
-    # What the hub denies is not taken from the cache.
+    # A model that the hub refuses is not taken from the cache.
     hub.serve(NAME, files).closed = "private"
     with pytest.raises(ParameterError, match="has no model"):
         model_files.look_up(NAME, "text-to-image")
 
 
-def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
+def test_unreachable_hub_is_asked_once(hub, monkeypatch):
     from huggingface_hub import HfApi
 
-    asked = []
+    requests_made = []
 
-    def late(self, repository, **how):
-        asked.append(repository)
+    def raise_timeout(self, repository, **kwargs):
+        requests_made.append(repository)
         raise TimeoutError("no answer")
 
-    monkeypatch.setattr(HfApi, "model_info", late)
+    monkeypatch.setattr(HfApi, "model_info", raise_timeout)
     for name in ("owner/one", "owner/two"):
         with pytest.raises(ParameterError, match=rf"{name} is not on this machine and .*\(no answer\)"):
             model_files.look_up(name, "text-to-image")
-    assert asked == ["owner/one"]
+    assert requests_made == ["owner/one"]
 
 
-def test_who_asks_too_much_waits_and_asks_again(hub, files):
+def test_hub_rate_limit_is_retried(hub, files):
     hub.serve(NAME, files).refusals = 1
     assert "model_index.json" in model_files.look_up(NAME, "text-to-image").files
 
 
-def test_the_hub_states_the_licence_of_the_model_card(hub, files):
+def test_look_up_reads_licence_of_model_card(hub, files):
     (files / "README.md").write_text("---\nlicense: openrail++\n---\n# A model\n")
     hub.serve(NAME, files)
     assert loading.look_up(NAME).base.licence == "openrail++"
     assert not any(request.path.endswith("README.md") for request in hub.log)
 
 
-def test_sizes_are_told_before_anything_is_fetched(hub, files):
+def test_look_up_gives_sizes_before_fetching(hub, files):
     hub.serve(NAME, files)
-    located = loading.look_up(NAME).base
-    whole = {path: (files / path).stat().st_size for path in located.loaded}
-    weights = {path for path in whole if path.endswith(".safetensors")}
-    assert weights == {*located.weights} and located.size == sum(whole[path] for path in weights)
-    # But for the index and the parts' configurations, which were read.
-    read = [path for path in whole if path.endswith(("/config.json", "model_index.json"))]
-    assert located.download == sum(whole.values()) - sum(whole[path] for path in read) and hub.fetched() == 0
+    location = loading.look_up(NAME).base
+    sizes = {path: (files / path).stat().st_size for path in location.loaded}
+    weights = {path for path in sizes if path.endswith(".safetensors")}
+    assert weights == {*location.weights} and location.size == sum(sizes[path] for path in weights)
+    # Except the index and the parts' configurations, which were read.
+    read_files = [path for path in sizes if path.endswith(("/config.json", "model_index.json"))]
+    assert location.download == sum(sizes.values()) - sum(sizes[path] for path in read_files) and hub.fetched() == 0
     loading.fetch(NAME)
     assert loading.look_up(NAME).base.download == 0
 
 
-def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
+def test_fetch_downloads_only_required_files(hub, files):
     for other in ("unet/diffusion_pytorch_model.fp16.safetensors", "v1-4.safetensors", "old/model.safetensors"):
         (files / other).parent.mkdir(exist_ok=True)
         shutil.copy(files / UNET, files / other)
@@ -111,13 +111,13 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
         (files / code).write_text("raise SystemExit")
     hub.serve(NAME, files)
     snapshot = loading.fetch(NAME).base.folder
-    there = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
+    fetched_files = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
     weights = {UNET, "vae/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"}
-    assert {p for p in there if not p.endswith((".json", ".txt"))} == weights
+    assert {p for p in fetched_files if not p.endswith((".json", ".txt"))} == weights
 
 
 @pytest.mark.parametrize("other", ["bin", "non_ema.safetensors"])
-def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
+def test_fetch_part_without_readable_weights_is_refused(hub, files, other):
     (files / UNET).rename(files / UNET.replace("safetensors", other))
     hub.serve(NAME, files)
     with pytest.raises(ParameterError, match=rf"owner/tiny .*unet has unet/.*\.{other};"):
@@ -125,7 +125,7 @@ def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
     assert hub.fetched() == 0
 
 
-def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub, files):
+def test_pipeline_naming_code_is_refused_by_index(hub, files):
     index = files / "model_index.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"unet": [None, "Mine"]}))
     hub.serve(NAME, files)
@@ -144,7 +144,7 @@ def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub
         ("ViT-L-14:laion2b_s32b_b82k", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", 0.5, False),
     ],
 )
-def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repository, mean, quick):
+def test_open_clip_weights_are_of_one_commit(hub, tmp_path, name, repository, mean, quick):
     """And OpenAI's get their own activation: with open_clip's architecture of that name, results would be off."""
     file = "open_clip_model.safetensors"
     (served := tmp_path / "served").mkdir()
@@ -156,7 +156,7 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
     assert config["model_cfg"]["embed_dim"] == 768 and words is None and options["force_quick_gelu"] is quick
     assert weights.parts[-2:] == (commit, file) and hub.fetched(".bin") == 0
     assert hub_names.digest_of_tag(name) == f"{name}@{commit}" and hub_names.commits()[name] == commit
-    # With the numbers that open_clip knows its pixels are to be brought to.
+    # With the normalization of pixels in open_clip's configuration.
     assert options["image_mean"][0] == pytest.approx(mean, abs=1e-4)
     (served / file).unlink()
     hub.serve(repository, served)
@@ -165,25 +165,25 @@ def test_weights_by_open_clips_names_are_of_one_commit(hub, tmp_path, name, repo
         zero_shot._load_parts(name)
 
 
-# open_clip's architectures of these names leave their words to a repository, which may be another than their weights'.
+# open_clip loads the tokenizers of these architectures from a repository, which may differ from that of the weights.
 SIGLIP, SIGLIP_L = "timm/ViT-B-16-SigLIP", "timm/ViT-L-16-SigLIP-256"
 ROBERTA, TEXT = "laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k", "FacebookAI/roberta-base"
 
 
 @pytest.fixture
 def siglip(hub, tmp_path, monkeypatch):
-    """Let open_clip build a tiny model as two of its architectures, which leave their words to one repository."""
+    """Let open_clip build a tiny model as two of its architectures, with the tokenizer of one repository."""
     from open_clip import factory
 
     clip = WEIGHTS / "mini-clip"
     config = json.loads((clip / "open_clip_config.json").read_text())["model_cfg"]
     config["text_cfg"]["hf_tokenizer_name"] = SIGLIP
-    own = {"ViT-B-16-SigLIP": config, "ViT-L-16-SigLIP-256": config}
-    monkeypatch.setattr(factory, "_MODEL_CONFIGS", factory._MODEL_CONFIGS | own)
+    architectures = {"ViT-B-16-SigLIP": config, "ViT-L-16-SigLIP-256": config}
+    monkeypatch.setattr(factory, "_MODEL_CONFIGS", factory._MODEL_CONFIGS | architectures)
 
     def serve(repository, *, words):
-        left = ["open_clip_config.json", *([] if words else ["*.json", "*.txt"])]
-        folder = shutil.copytree(clip, tmp_path / repository, ignore=shutil.ignore_patterns(*left))
+        ignored = ["open_clip_config.json", *([] if words else ["*.json", "*.txt"])]
+        folder = shutil.copytree(clip, tmp_path / repository, ignore=shutil.ignore_patterns(*ignored))
         return hub.serve(repository, folder).commit
 
     return serve
@@ -196,7 +196,7 @@ def siglip(hub, tmp_path, monkeypatch):
         ("config.json", {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}}, "judging.faces"),
     ],
 )
-def test_a_model_that_names_another_is_refused_before_its_weights_are_fetched(hub, tmp_path, file, said, setting):
+def test_model_naming_other_model_is_refused_unfetched(hub, tmp_path, file, said, setting):
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
     (tmp_path / file).write_text(json.dumps(said))
     hub.serve(NAME, tmp_path)
@@ -205,16 +205,16 @@ def test_a_model_that_names_another_is_refused_before_its_weights_are_fetched(hu
     assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
 
 
-def test_words_of_open_clips_names_come_from_the_repository_of_the_weights_where_it_has_them(hub, siglip):
+def test_open_clip_tokenizer_of_weights_repository_is_used(hub, siglip):
     commit = siglip(SIGLIP, words=True)
     model = zero_shot.ZeroShot("ViT-B-16-SigLIP:webli", device="cpu")
     assert model.text_embeddings(["a woman"]).shape == (1, 128)
     assert hub_names.digest_of_tag("ViT-B-16-SigLIP:webli") == f"ViT-B-16-SigLIP:webli@{commit}"
-    asked = [r.path for r in hub.log if "/resolve/" in r.path]
-    assert asked and all(f"/{SIGLIP}/resolve/{commit}/" in path for path in asked)
+    requests_made = [r.path for r in hub.log if "/resolve/" in r.path]
+    assert requests_made and all(f"/{SIGLIP}/resolve/{commit}/" in path for path in requests_made)
 
 
-def test_words_of_another_repository_are_refused(hub, siglip, tmp_path, monkeypatch):
+def test_open_clip_tokenizer_of_other_repository_is_refused(hub, siglip, tmp_path, monkeypatch):
     from open_clip import factory
 
     siglip(SIGLIP_L, words=False)
@@ -229,7 +229,7 @@ def test_words_of_another_repository_are_refused(hub, siglip, tmp_path, monkeypa
         zero_shot.look_up(name)
 
 
-def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeypatch):
+def test_zero_shot_matches_open_clip_by_its_name(hub, repositories, monkeypatch):
     import open_clip
     import tiny_repositories as tiny
     import torch

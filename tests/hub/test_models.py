@@ -24,8 +24,8 @@ JUDGES = ("house", "house-clip", "house-detector", "house-other")
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """What a package brings, as folders by name: models of a few bytes; house-detector has lost its weights."""
+def plugin_folders(tmp_path, monkeypatch):
+    """Models of a plugin package, as folders by name: a few bytes each; house-detector lacks its weights."""
     names = ("house-sd", "house-sd-pairs", "house-clip", "house-detector")
     folders = {name: tmp_path / "models" / name for name in names}
     sd = registry.PluginEntry(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
@@ -45,8 +45,8 @@ def installed(tmp_path, monkeypatch):
         "biaslab.judges": dict(zip(JUDGES, ("judges", "clip", "detector", "contract"), strict=True)),
     }
     points = {
-        group: {name: metadata.EntryPoint(name, f"a_house:{what}", group) for name, what in given.items()}
-        for group, given in brings.items()
+        group: {name: metadata.EntryPoint(name, f"a_house:{what}", group) for name, what in entries.items()}
+        for group, entries in brings.items()
     }
     monkeypatch.setattr(plugins, "entry_points", points.__getitem__)
     for name in ("house-sd", "house-clip"):
@@ -58,73 +58,75 @@ def installed(tmp_path, monkeypatch):
     return folders
 
 
-def refused(name, message, kind="text-to-image"):
+def check_refused(name, message, kind="text-to-image"):
     with pytest.raises(ParameterError, match=message):
         registry.resolve(name, kind)
 
 
-def test_what_packages_bring_by_name_and_by_kind(installed):
+def test_resolve_plugin_models_by_name_and_kind(plugin_folders):
     for name in ("house", "house-sd"):
-        assert registry.resolve(name, "text-to-image") == str(installed["house-sd"])
-    assert registry.resolve("house", "clip") == registry.resolve("house-clip", "clip") == str(installed["house-clip"])
+        assert registry.resolve(name, "text-to-image") == str(plugin_folders["house-sd"])
+    assert (
+        registry.resolve("house", "clip") == registry.resolve("house-clip", "clip") == str(plugin_folders["house-clip"])
+    )
     assert registry.resolve_alias("house", "text-to-image", "paired") == "house-sd-pairs"
-    # A name that stands for others stands for no other where nothing is said of it, and most names for none.
+    # An alias applies only to the kinds and papers that it lists, and most names are no alias.
     assert (
         registry.resolve_alias("house", "text-to-image", "triplets")
         == registry.resolve_alias("house", "vqa")
         == "house"
     )
     assert registry.resolve_alias("owner/other", "text-to-image") == "owner/other"
-    refused("house-clip", r"'house-clip' is a clip model, and a detector model is needed", "detector")
-    refused("house-drawn", "'house-drawn' has no weights")
+    check_refused("house-clip", r"'house-clip' is a clip model, and a detector model is needed", "detector")
+    check_refused("house-drawn", "'house-drawn' has no weights")
     # A pipeline that is still being trained has parts, but no index.
-    (installed["house-sd"] / "model_index.json").unlink()
+    (plugin_folders["house-sd"] / "model_index.json").unlink()
     for name, kind in (("house-sd-pairs", "text-to-image"), ("house-sd", "text-to-image"), ("house", "detector")):
         with pytest.raises(MissingInputError, match=f"'{name}' is missing from .*Reinstall its package"):
             registry.resolve(name, kind)
 
 
-def test_what_packages_bring_with_a_model(installed, monkeypatch):
+def test_plugin_entry_gives_settings_and_descriptions(plugin_folders, monkeypatch):
     assert registry.settings("house-sd") == {"generation": {"steps": 7}}
     assert registry.settings("owner/other") == registry.settings("house-drawn") == {}
     assert registry.describe("house", "leans") == "Planted: all lean."
     assert registry.describe("house", "other") == registry.describe("owner/other", "leans") == ""
-    # A judge of another contract is none of these; one whose code is not there is said.
+    # A judge of another interface is not listed; one whose code is missing is an error.
     assert registry.find_plugin("house-other", "clip") is None
-    gone = metadata.EntryPoint("house-broken", "a_house:nothing", "biaslab.judges")
-    monkeypatch.setitem(plugins.entry_points("biaslab.judges"), "house-broken", gone)
+    broken_entry = metadata.EntryPoint("house-broken", "a_house:nothing", "biaslab.judges")
+    monkeypatch.setitem(plugins.entry_points("biaslab.judges"), "house-broken", broken_entry)
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a clip model: .*nothing"):
         registry.find_plugin("house-broken", "clip")
     assert "house-clip" in set(registry.installed()["name"])
-    # It stands in the way of no other model.
+    # It does not affect other models.
     assert registry.names("clip") == ["house", "house-clip"]
     assert registry.resolve("owner/other", "clip") == "owner/other"
 
 
-def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
-    folder, said = installed["house-sd"], installed["house-sd"] / "biaslab.json"
-    before = model_files.digest(folder)
+def test_image_domain_is_read_from_folder(plugin_folders):
+    folder, said = plugin_folders["house-sd"], plugin_folders["house-sd"] / "biaslab.json"
+    digest_before = model_files.digest(folder)
     assert registry.image_domain(folder) == registry.image_domain("owner/other") == "photographs"
     for pictures in ("drawings", "photographs"):
         said.write_text(json.dumps({"pictures": pictures}))
         assert registry.image_domain(folder) == registry.image_domain(folder, judge=True) == pictures
     said.write_text(json.dumps({"pictures": "any"}))
     assert registry.image_domain(folder, judge=True) == "any"
-    # What is made is of one kind.
+    # A model that generates has a single domain.
     with pytest.raises(ParameterError, match=r"one of drawings, photographs\."):
         registry.image_domain(folder)
-    # The weights are the same, so what they make is.
-    assert model_files.digest(folder) == before
+    # The same weights have the same digest.
+    assert model_files.digest(folder) == digest_before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
         with pytest.raises(ParameterError, match=r"biaslab\.json must contain .*drawings, photographs, any"):
             registry.image_domain(folder, judge=True)
 
 
-def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
-    assert registry.resolve(str(installed["house-clip"]), "clip") == str(installed["house-clip"])
+def test_resolve_accepts_folders_and_hub_names(plugin_folders, tmp_path, monkeypatch):
+    assert registry.resolve(str(plugin_folders["house-clip"]), "clip") == str(plugin_folders["house-clip"])
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert registry.resolve("~/models/house-clip", "clip") == str(installed["house-clip"])
+    assert registry.resolve("~/models/house-clip", "clip") == str(plugin_folders["house-clip"])
     for name in ("CompVis/stable-diffusion-v1-4", "owner/name_with.all-3"):
         assert registry.resolve(name, "text-to-image") == name
 
@@ -142,23 +144,23 @@ def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):
         (None, r"The text-to-image model is None\. Give"),
     ],
 )
-def test_unknown_names_say_what_there_is(installed, name, message):
+def test_resolve_unknown_name_lists_nearest(plugin_folders, name, message):
     with pytest.raises(ParameterError, match=message):
         registry.resolve(name, "text-to-image")
 
 
-def test_checkpoints_in_one_file(tmp_path):
+def test_resolve_accepts_single_safetensors_file_only(tmp_path):
     for ending in ("ckpt", "gguf", "txt"):
         (file := tmp_path / f"sd.{ending}").write_bytes(b"")
-        refused(str(file), rf"is a \.{ending} file; weights are read only from \.safetensors")
+        check_refused(str(file), rf"is a \.{ending} file; weights are read only from \.safetensors")
     (tmp_path / "sd.safetensors").write_bytes(b"")
     assert registry.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(tmp_path / "sd.safetensors")
-    refused(str(tmp_path / "sd.safetensors"), "is a file, but a clip model is a folder", "clip")
+    check_refused(str(tmp_path / "sd.safetensors"), "is a file, but a clip model is a folder", "clip")
 
 
-def test_only_safetensors(installed, tmp_path):
+def test_look_up_accepts_only_safetensors(plugin_folders, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(installed["house-sd"], folder)
+    shutil.copytree(plugin_folders["house-sd"], folder)
     index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"]}
     (folder / "model_index.json").write_text(json.dumps(index))
     (folder / "unet" / "config.json").write_text("{}")
@@ -174,7 +176,7 @@ def test_only_safetensors(installed, tmp_path):
         model_files.look_up(str(folder / "old"), "clip").with_weights()
 
 
-def test_the_licence_is_that_of_the_model_card(tmp_path):
+def test_look_up_licence_is_that_of_model_card(tmp_path):
     for front_matter, licence in (
         ("license: openrail++", "openrail++"),
         ("license: other\nlicense_name: flux-1-dev", "flux-1-dev"),
@@ -188,10 +190,10 @@ def test_the_licence_is_that_of_the_model_card(tmp_path):
     assert model_files.look_up(str(tmp_path), "clip").licence == ""
 
 
-def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
+def test_digest_covers_weights_and_not_other_files(plugin_folders, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(installed["house-sd"], folder)
-    first = model_files.digest(installed["house-sd"])
+    shutil.copytree(plugin_folders["house-sd"], folder)
+    first = model_files.digest(plugin_folders["house-sd"])
     (folder / "README.md").write_text("another card")
     (folder / "curve.csv").write_text("1")
     assert model_files.digest(folder) == first
@@ -200,54 +202,56 @@ def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
     assert model_files.digest("owner/name") == "owner/name"
 
 
-def test_the_list_of_what_is_brought(installed):
-    listed = registry.installed().set_index("name")
-    # Names that stand for others are no models, nor are judges of another contract.
+def test_installed_lists_plugin_models(plugin_folders):
+    models_table = registry.installed().set_index("name")
+    # Aliases are not models, nor are judges of another interface.
     kinds = dict.fromkeys(("house-sd", "house-sd-pairs", "house-drawn"), "text-to-image")
-    assert listed["kind"].to_dict() == kinds | {"house-clip": "clip", "house-detector": "detector"}
+    assert models_table["kind"].to_dict() == kinds | {"house-clip": "clip", "house-detector": "detector"}
     # 200,000 bytes of weights; the index and the card are too short to show.
-    assert listed.loc["house-sd", "megabytes"] == 0.2
-    assert math.isnan(listed.loc["house-detector", "megabytes"])
-    assert listed.query("card != ''")["card"].to_dict() == {"house-sd": str(installed["house-sd"] / "README.md")}
-    assert listed.loc["house-drawn", ["pictures", "folder"]].tolist() == ["drawings", ""]
-    assert listed["folder"].drop("house-drawn").tolist() == [str(f) for f in installed.values()]
+    assert models_table.loc["house-sd", "megabytes"] == 0.2
+    assert math.isnan(models_table.loc["house-detector", "megabytes"])
+    assert models_table.query("card != ''")["card"].to_dict() == {
+        "house-sd": str(plugin_folders["house-sd"] / "README.md")
+    }
+    assert models_table.loc["house-drawn", ["pictures", "folder"]].tolist() == ["drawings", ""]
+    assert models_table["folder"].drop("house-drawn").tolist() == [str(f) for f in plugin_folders.values()]
 
 
-def test_pipelines_of_one_autoencoder_share_it(installed):
-    """Copies of it would be as many megabytes more; what it is counts with the pipelines that have it."""
-    folder, vae = installed["house-sd-pairs"], installed["house-sd"] / "vae"
+def test_pipelines_share_autoencoder(plugin_folders):
+    """It is stored once, and enters the digests of the pipelines that use it."""
+    folder, vae = plugin_folders["house-sd-pairs"], plugin_folders["house-sd"] / "vae"
     (folder / "unet").mkdir(parents=True)
     (folder / "unet" / "model.safetensors").write_bytes(b"1")
     assert registry.autoencoder(folder) is None
     vae.mkdir(parents=True)
     (vae / "config.json").write_text("{}")
     (vae / "model.safetensors").write_bytes(b"2")
-    assert registry.autoencoder(str(folder)) == registry.autoencoder(installed["house-sd"]) == vae
-    before = model_files.digest(folder)
+    assert registry.autoencoder(str(folder)) == registry.autoencoder(plugin_folders["house-sd"]) == vae
+    digest_before = model_files.digest(folder)
     (vae / "model.safetensors").write_bytes(b"3")
-    assert model_files.digest(folder) != before
-    # One of its own is its own, and a copy elsewhere shares nothing.
+    assert model_files.digest(folder) != digest_before
+    # An autoencoder in the folder is used, and a copy elsewhere shares nothing.
     assert registry.autoencoder(folder.parent / "elsewhere" / "house-sd-pairs") is None
     (folder / "vae").mkdir()
     (folder / "vae" / "config.json").write_text("{}")
     assert registry.autoencoder(folder) == folder / "vae"
 
 
-def test_one_thread_loads_at_a_time():
-    inside, seen = [], []
+def test_loading_admits_one_thread_at_a_time():
+    active, n_active = [], []
 
     def load():
         with one_at_a_time("a model", "a model"):
-            inside.append(1)
-            seen.append(len(inside))
-            # Long enough for the other threads to come in, if they could.
+            active.append(1)
+            n_active.append(len(active))
+            # Long enough for other threads to enter, if they could.
             time.sleep(0.02)
-            inside.pop()
+            active.pop()
 
     with ThreadPoolExecutor(4) as pool:
         for _ in range(4):
             pool.submit(load)
-    assert seen == [1, 1, 1, 1]
+    assert n_active == [1, 1, 1, 1]
 
 
 # -- commits on the hub ------------------------------------------------------------------------------------
@@ -255,7 +259,7 @@ def test_one_thread_loads_at_a_time():
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """What the hub says is the commit of a name and revision; it does not answer for others."""
+    """A hub with given commits of names and revisions; it does not answer for others."""
     import huggingface_hub
     from huggingface_hub import constants
 
@@ -270,16 +274,16 @@ def hub(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub_names, "_commits", {})
-    # Whoever does not answer for one is asked for others.
+    # A hub that failed for one name is asked for others.
     monkeypatch.setattr(hub_names, "_RETRY_AFTER", 0)
     return types.SimpleNamespace(said=said, asked=asked, cache=tmp_path / "hub")
 
 
-def test_a_name_on_the_hub_is_known_by_its_commit(hub):
+def test_digest_of_hub_name_contains_its_commit(hub):
     assert model_files.digest("owner/name") == "owner/name"
     hub.said["owner/name", None] = "a" * 40
     assert model_files.digest("owner/name") == f"owner/name@{'a' * 40}"
-    # One process asks once, so that one run is of one commit.
+    # One process asks once, so that one run uses one commit.
     hub.said["owner/name", None] = "b" * 40
     assert model_files.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
     assert hub_names.commits() == {"owner/name": "a" * 40}
@@ -292,11 +296,11 @@ def test_a_name_on_the_hub_is_known_by_its_commit(hub):
     assert model_files.digest(f"owner/name@{'c' * 40}") == model_files.digest("owner/name@v1.4")
     assert hub.asked == [("owner/name", "v1.4")]
     for name in ("owner/name@", "owner/name@../up", "owner@v1/name"):
-        refused(name, "no text-to-image model named")
+        check_refused(name, "no text-to-image model named")
 
 
-def test_a_runs_notebooks_take_its_commits(monkeypatch):
-    """Theirs are other processes, which start later, and read the module anew."""
+def test_notebooks_use_commits_of_run(monkeypatch):
+    """Notebooks run in other processes, which start later and import the module again."""
     monkeypatch.setenv(hub_names.COMMITS, json.dumps({"owner/name": "f" * 40}))
     spec = importlib.util.find_spec(hub_names.__name__)
     spec.loader.exec_module(anew := importlib.util.module_from_spec(spec))

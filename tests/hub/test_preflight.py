@@ -1,4 +1,4 @@
-"""Before the first image every model and judge of a run answers on one picture; what does not is told together."""
+"""Preflight checks: each model and judge runs on one image before generation; failures are reported together."""
 
 import io
 import json
@@ -34,7 +34,7 @@ from biaslab.study import sources
 pytestmark = pytest.mark.long
 
 # Notebooks of few small images.
-LEAST = {
+MINIMAL_SETTINGS = {
     "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 0, "aspect": 1},
     "dalleval": {"n_scenes": 1},
     "generation": {"height": 32, "width": 32, "steps": 1},
@@ -48,8 +48,8 @@ NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskill
 
 
 @pytest.fixture(autouse=True)
-def rehearsed(monkeypatch, tmp_path):
-    """Rehearse, with nothing that was tried, or looked up, before."""
+def reset_preflight(monkeypatch, tmp_path):
+    """Run preflight checks, without results or commits of earlier ones."""
     monkeypatch.delenv(kernels.PREFLIGHT_DONE)
     monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.setattr(preflight, "_answered", set())
@@ -58,8 +58,8 @@ def rehearsed(monkeypatch, tmp_path):
 
 
 def sets(**changes) -> dict[str, object]:
-    least = {f"{group}.{name}": value for group, of in LEAST.items() for name, value in of.items()}
-    return least | JUDGES | {"dalleval.detector": tiny.DETR} | changes
+    minimal = {f"{group}.{name}": value for group, of in MINIMAL_SETTINGS.items() for name, value in of.items()}
+    return minimal | JUDGES | {"dalleval.detector": tiny.DETR} | changes
 
 
 def as_settings(given) -> dict:
@@ -76,21 +76,21 @@ def in_words(given) -> list[str]:
 
 
 def file_of(tmp_path, model, given) -> str:
-    whole = {"run": "mine", "source": "pipeline", "model": model, "notebooks": [*NOTEBOOKS]}
-    whole |= {"settings": as_settings(given), "bootstrap_replicates": 200}
-    (tmp_path / "mine.yaml").write_text(json.dumps(whole))
+    parameters = {"run": "mine", "source": "pipeline", "model": model, "notebooks": [*NOTEBOOKS]}
+    parameters |= {"settings": as_settings(given), "bootstrap_replicates": 200}
+    (tmp_path / "mine.yaml").write_text(json.dumps(parameters))
     return "mine.yaml"
 
 
-def spoilt(folder, to):
-    """Copy a model of which no weight is a number."""
+def copy_with_nan(folder, target):
+    """Copy a model with all weights NaN."""
     from safetensors.numpy import load_file, save_file
 
-    shutil.copytree(folder, to)
-    for file in to.rglob("*.safetensors"):
+    shutil.copytree(folder, target)
+    for file in target.rglob("*.safetensors"):
         weights = {k: np.full_like(v, np.nan) if v.dtype.kind == "f" else v for k, v in load_file(file).items()}
         save_file(weights, file, metadata={"format": "pt"})
-    return to
+    return target
 
 
 def images_made(folder) -> list[str]:
@@ -98,10 +98,10 @@ def images_made(folder) -> list[str]:
 
 
 @pytest.fixture
-def damaged(stocked_for_all, repositories, tmp_path, here):
-    """Return the hub where two judges give what are no numbers, as their weights are damaged."""
+def damaged_hub(stocked_for_all, repositories, tmp_path, here):
+    """Return the hub with two judges whose weights, and so outputs, are NaN."""
     for name in (tiny.VQA, tiny.DETR):
-        stocked_for_all.serve(name, spoilt(repositories(name), tmp_path / "spoilt" / name))
+        stocked_for_all.serve(name, copy_with_nan(repositories(name), tmp_path / "spoilt" / name))
     yield stocked_for_all
     for name in (tiny.VQA, tiny.DETR):
         stocked_for_all.serve(name, repositories(name))
@@ -111,8 +111,8 @@ COMMANDS = pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run
 
 
 @pytest.fixture
-def refused(root, tmp_path, capsys):
-    """Return a function that lets a command, or a notebook, begin with settings, and returns why it does not."""
+def run_refused(root, tmp_path, capsys):
+    """Return a function that runs a command or notebook with settings, and returns its error message."""
 
     def said(command, given):
         if command == "notebook":
@@ -120,9 +120,9 @@ def refused(root, tmp_path, capsys):
             with pytest.raises(ParameterError) as error:
                 sources.load_measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
             return str(error.value)
-        file, only = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
+        file, notebooks_arg = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
         words = {
-            "audit": ["audit", tiny.SD14, "--preset", "quick", *in_words(given), "--set", only],
+            "audit": ["audit", tiny.SD14, "--preset", "quick", *in_words(given), "--set", notebooks_arg],
             "run": ["run", file],
             "shard": ["shard", file, "--shard", "0/2"],
             "dry run": ["run", file, "--dry-run", "--fetch"],
@@ -134,18 +134,18 @@ def refused(root, tmp_path, capsys):
 
 
 @COMMANDS
-def test_each_command_tries_all_and_tells_together_what_does_not_answer(tmp_path, damaged, command, refused):
-    said, named = refused(command, sets()), {tiny.VQA} | ({tiny.DETR} if command != "notebook" else set())
-    for name in named:
+def test_command_reports_all_failing_models_together(tmp_path, damaged_hub, command, run_refused):
+    said, failing_models = run_refused(command, sets()), {tiny.VQA} | ({tiny.DETR} if command != "notebook" else set())
+    for name in failing_models:
         assert f"{name} returns numbers that are not finite in float32" in said
-    assert ("The run has 2 problems and was not started" in said) == (len(named) == 2)
+    assert ("The run has 2 problems and was not started" in said) == (len(failing_models) == 2)
     assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
 
 
 @COMMANDS
-def test_each_command_looks_names_up_before_it_fetches_any(stocked_for_all, command, refused):
+def test_command_looks_up_all_names_before_fetching(stocked_for_all, command, run_refused):
     stocked_for_all.log.clear()
-    said = refused(
+    said = run_refused(
         command, sets(**{"judging.gender": "ViT-B-32:opneai", "judging.extra_judges": "vqa:Salesforce/blip-vqa-bsae"})
     )
     assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
@@ -153,28 +153,28 @@ def test_each_command_looks_names_up_before_it_fetches_any(stocked_for_all, comm
     assert "The run has 2 problems and was not started" in said and stocked_for_all.fetched() == 0
 
 
-def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged, capsys):
-    earlier = tmp_path / "outputs" / "mine"
-    earlier.mkdir(parents=True)
-    (earlier / "run.json").write_text('{"notebooks": [], "notebook_defaults": {}}')
+def test_preflight_failure_keeps_earlier_run(root, tmp_path, damaged_hub, capsys):
+    earlier_run = tmp_path / "outputs" / "mine"
+    earlier_run.mkdir(parents=True)
+    (earlier_run / "run.json").write_text('{"notebooks": [], "notebook_defaults": {}}')
     words = ["run", file_of(tmp_path, tiny.SD14, sets()), "--overwrite", "--no-progress"]
     assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
-    assert "not finite" in capsys.readouterr().err and (earlier / "run.json").is_file()
+    assert "not finite" in capsys.readouterr().err and (earlier_run / "run.json").is_file()
 
 
-def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_for_all, monkeypatch, here, capsys):
-    stocked = stocked_for_all
+def test_dry_run_fetches_only_if_requested(root, tmp_path, stocked_for_all, monkeypatch, here, capsys):
+    full_hub = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
-    stocked.log.clear()
+    full_hub.log.clear()
     words = ["run", file_of(tmp_path, tiny.SD14, sets()), "--dry-run", "--no-progress"]
     words += ["--notebooks-dir", str(root / "notebooks")]
     assert cli.main(words) == 0
     said = capsys.readouterr().out
-    assert stocked.fetched() == 0
+    assert full_hub.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
     assert said.splitlines()[0].split("  ")[0] == "setting" and "--fetch downloads and tests them" in said
     for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.extra_judges", tiny.VQA)):
-        repository = stocked.repositories[name]
+        repository = full_hub.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
     assert f" to {constants.HF_HUB_CACHE}, which has " in said and " GB free" in said
@@ -182,41 +182,39 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     with monkeypatch.context() as patch:
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2
-    assert "of weights must be downloaded" in capsys.readouterr().err and stocked.fetched() == 0
+    assert "of weights must be downloaded" in capsys.readouterr().err and full_hub.fetched() == 0
     assert "Memory of cpu: " in said and "Time on this machine" not in said and "Images: " in said
     assert cli.main([*words, "--fetch"]) == 0
     said = capsys.readouterr().out
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert stocked.fetched(of=tiny.SD14) > 0 and " none " in lines["model"] and "at least" not in lines["model"]
+    assert full_hub.fetched(of=tiny.SD14) > 0 and " none " in lines["model"] and "at least" not in lines["model"]
     assert "Time on this machine: " in said and "Download" not in said
 
 
-def test_a_dry_run_says_which_lora_of_which_commit(
-    root, tmp_path, stocked_for_all, repositories, here, monkeypatch, capsys
-):
-    stocked = stocked_for_all
+def test_dry_run_names_lora_and_commit(root, tmp_path, stocked_for_all, repositories, here, monkeypatch, capsys):
+    full_hub = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
-    # Whether it is here is asked, and not what it does.
+    # Only its presence is checked.
     monkeypatch.setattr(loading.metadata, "version", lambda package: "0")
     lora = tmp_path / "lora" / "pytorch_lora_weights.safetensors"
     tiny_checkpoints.lora(repositories(tiny.SD14), lora)
-    commit = stocked.serve("owner/lora", lora.parent).commit
-    stocked.log.clear()
+    commit = full_hub.serve("owner/lora", lora.parent).commit
+    full_hub.log.clear()
     name = f"{tiny.SD14}+owner/lora:0.5"
     words = ["run", file_of(tmp_path, name, sets()), "--dry-run", "--no-progress"]
     assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("model "))
-    assert name in line and f"{stocked.repositories[tiny.SD14].commit[:8]}, {commit[:8]}" in line
-    assert stocked.fetched() == 0
+    assert name in line and f"{full_hub.repositories[tiny.SD14].commit[:8]}, {commit[:8]}" in line
+    assert full_hub.fetched() == 0
 
 
-# -- endpoints, and judges of other packages -----------------------------------------------------------------
+# -- endpoints, and plugin judges ----------------------------------------------------------------------------
 
 JUDGE = '''
 import os, pathlib, signal
 
 class Picky:
-    """Sure of all squares of 256 pixels; what it does with others, its argument says."""
+    """Certain for squares of 256 pixels; its argument decides about others."""
 
     def __init__(self, argument, *, device, batch_size):
         self.does = argument
@@ -236,7 +234,7 @@ class Picky:
 
 @pytest.fixture
 def picky(tmp_path, monkeypatch):
-    """Install a judge of another package, for processes too; return the file that counts how often it was loaded."""
+    """Install a plugin judge, also for child processes; return the file that counts its loads."""
     package = tmp_path / "package"
     (told := package / "picky-1.dist-info").mkdir(parents=True)
     (package / "picky_judge.py").write_text(JUDGE)
@@ -250,7 +248,7 @@ def picky(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shop():
-    """Return an endpoint that sells another small picture for each request."""
+    """Return an endpoint that sells a different small image for each request."""
 
     def reply(question, n):
         file = io.BytesIO()
@@ -264,7 +262,9 @@ def shop():
 
 def audit(root, tmp_path, shop, does) -> int:
     given = {"judging.faces": WholeImage.prefix, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
-    given |= {f"paired.{name}": value for name, value in LEAST["paired"].items()} | {"paired.n_occupations": 2}
+    given |= {f"paired.{name}": value for name, value in MINIMAL_SETTINGS["paired"].items()} | {
+        "paired.n_occupations": 2
+    }
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
     given |= {"endpoint.api_key_env": "''", "jobs": 1}
     words = ["audit", "endpoint:seller", "--preset", "quick", "--name", "a", "--no-progress", *in_words(given)]
@@ -280,25 +280,23 @@ def audit(root, tmp_path, shop, does) -> int:
         ("exit", 0, "'plugin:picky:exit': its process ended with exit status 3"),
     ],
 )
-def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
-    root, tmp_path, shop, picky, does, sold, message, capsys, request
-):
+def test_broken_judge_costs_at_most_one_bought_image(root, tmp_path, shop, picky, does, sold, message, capsys, request):
     if does == "fail":
         request.getfixturevalue("inline")
     assert audit(root, tmp_path, shop, does) == 2
     assert len(shop.requests) == sold and message in capsys.readouterr().err
-    # Once for all that it looks at.
+    # Loaded once for all its checks.
     assert picky.read_text() == "x"
 
 
-def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path, shop, picky, inline, capsys):
+def test_working_judges_buy_all_images_once(root, tmp_path, shop, picky, inline, capsys):
     assert audit(root, tmp_path, shop, "judge") == 0
     told = capsys.readouterr().out
     (record,) = tmp_path.glob("outputs/a/run.json")
     assert json.loads(record.read_text())["status"] == "ok"
-    # The one of the rehearsal is one of them.
-    kept = [p for p in tmp_path.rglob("*.png") if "bought_images" in str(p)]
-    assert len(shop.requests) == len(kept) > 20
+    # The image of the preflight check is one of them.
+    bought_files = [p for p in tmp_path.rglob("*.png") if "bought_images" in str(p)]
+    assert len(shop.requests) == len(bought_files) > 20
     assert pd.read_csv(tmp_path / "outputs/a/measured/paired_percent_female.csv")["n"].sum() > 20
     table = next(line for line in told.splitlines() if line.startswith("model "))
     assert "0.01" in table and "photographs" in table
@@ -307,9 +305,9 @@ def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path
 # -- memory ------------------------------------------------------------------------------------------------
 
 
-def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkeypatch):
+def test_out_of_memory_trial_names_settings_that_fit(folders, monkeypatch):
     class OutOfMemoryError(RuntimeError):
-        """As torch has it."""
+        """Like torch's."""
 
     def work():
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
@@ -323,30 +321,30 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, which has enough memory" in said
 
 
-def of_scenes(root, given):
-    """Return a run of the notebook that draws scenes, with settings."""
+def load_scene_run(root, given):
+    """Return a run of the notebook of scenes, with settings."""
     text = {"run": "r", "source": "pipeline", "model": "mini", "notebooks": ["dalleval/4_1_*"], "settings": given}
     return params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
 
 
-def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
+def test_preflight_of_cached_images_runs_no_trial(root, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "_run_trials_in_process", None)
     given = {"dalleval": {"n_scenes": 1, "social_images": 1}}
-    checked = of_scenes(root, given)
-    (opened,) = jobs.pipelines(jobs.plan(checked))
+    run_parameters = load_scene_run(root, given)
+    (opened,) = jobs.pipelines(jobs.plan(run_parameters))
     with pytest.raises(TypeError):
-        dry_run.run_preflight(jobs.plan(checked))
+        dry_run.run_preflight(jobs.plan(run_parameters))
     opened.pipeline.part(DallEval).images("skills")
-    assert dry_run.run_preflight(jobs.plan(checked)).trials == []
+    assert dry_run.run_preflight(jobs.plan(run_parameters)).trials == []
 
 
 def test_run_preflight_existing_images_tries_their_judges(root, tmp_path, monkeypatch):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "nurse" / "1.png")
-    tried = []
+    tried_models = []
 
     def record(pending, purchases, **_):
-        tried.extend(trial.use.name for trial in pending)
+        tried_models.extend(trial.use.name for trial in pending)
         return [probes.TrialResult() for _ in pending]
 
     monkeypatch.setattr(preflight, "_run_trials_in_process", record)
@@ -354,21 +352,21 @@ def test_run_preflight_existing_images_tries_their_judges(root, tmp_path, monkey
     given = {"judging": judges, "vision": {"price": 0}, "endpoint": {"url": "http://127.0.0.1:1", "api_key_env": ""}}
     text = {"run": "r", "source": "pipeline", "model": f"images:{tmp_path / 'photos'}", "settings": given}
     text["notebooks"] = ["custom/shares"]
-    checked = params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
-    dry_run.run_preflight(jobs.plan(checked))
-    assert "endpoint:x" in tried
+    run_parameters = params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    dry_run.run_preflight(jobs.plan(run_parameters))
+    assert "endpoint:x" in tried_models
 
 
-def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
+def test_preflight_on_cluster_runs_no_local_trial(root, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "_run_trials_in_process", None)
     given = {"dalleval": {"n_scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
-    checked = of_scenes(root, given)
+    run_parameters = load_scene_run(root, given)
     opened = [
         jobs.OpenPipeline(
             Pipeline("mini", Settings.from_mapping(given), progress=False), {"dalleval_skill_accuracy"}, set()
         )
     ]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
-    found = dry_run.run_preflight(jobs.plan(checked))
-    assert {part.use.setting for part in found.trials} == {"dalleval.detector", "model"}
-    assert all(part.result is None for part in found.trials) and found.costs == {}
+    result = dry_run.run_preflight(jobs.plan(run_parameters))
+    assert {part.use.setting for part in result.trials} == {"dalleval.detector", "model"}
+    assert all(part.result is None for part in result.trials) and result.costs == {}

@@ -1,4 +1,4 @@
-"""Distilled and merged models have the steps and guidance that their authors state, or the run asks for them."""
+"""Distilled and merged models use the steps and guidance that their authors state, or require settings."""
 
 import json
 import shutil
@@ -47,14 +47,14 @@ def model(hub, folders, tmp_path):
     return made
 
 
-def own(model):
+def own_values(model):
     model.look_up()
     return {name: value for name, (value, _) in model.own_settings().items()}
 
 
-def test_distilled_model_has_the_steps_and_guidance_of_its_card(model):
+def test_distilled_model_uses_settings_of_its_card(model):
     lightning = model("Lykon/dreamshaper-xl-lightning", CARD.format(steps=4, guidance=2))
-    assert own(lightning) == {"steps": 4, "guidance_scale": 2}
+    assert own_values(lightning) == {"steps": 4, "guidance_scale": 2}
     assert "4 steps, guidance_scale 2" in lightning.describe_settings()
     assert "steps from its model card; guidance_scale from its model card" in lightning.describe_settings()
     assert {source for _, source in lightning.own_settings().values()} == {"its model card"}
@@ -70,53 +70,56 @@ def test_distilled_model_has_the_steps_and_guidance_of_its_card(model):
         ("Lykon/dreamshaper-xl-v2-turbo", "turbo"),
     ],
 )
-def test_distilled_model_without_a_statement_is_asked_for(model, name, word):
+def test_distilled_model_without_card_is_refused(model, name, word):
     silent = model(name, "---\nlicense: mit\n---\nVery fast.")
     asks = "Set generation.steps and generation.guidance_scale" if word != "8step" else "Set generation.guidance_scale"
     with pytest.raises(ParameterError, match=rf"seems to be distilled \({word}\).*{asks}"):
         silent.look_up()
 
 
-def test_distilled_model_with_settings_of_the_run_is_not_asked_for(model):
-    given = model("someone/xl-lightning", steps=4, guidance_scale=0.0)
-    given.look_up()
-    assert "4 steps, guidance_scale 0" in given.describe_settings()
-    assert "steps by the settings; guidance_scale by the settings" in given.describe_settings()
+def test_distilled_model_accepts_settings_of_run(model):
+    configured = model("someone/xl-lightning", steps=4, guidance_scale=0.0)
+    configured.look_up()
+    assert "4 steps, guidance_scale 0" in configured.describe_settings()
+    assert "steps by the settings; guidance_scale by the settings" in configured.describe_settings()
     partly = model("someone/xl-lightning-2", steps=4)
     with pytest.raises(ParameterError, match=r"set generation\.guidance_scale\.$"):
         partly.look_up()
 
 
-def test_card_with_examples_that_differ_states_nothing(model):
-    both = CARD.format(steps=4, guidance=0) + CARD.format(steps=8, guidance=0)
+def test_card_with_conflicting_steps_is_refused(model):
+    conflicting = CARD.format(steps=4, guidance=0) + CARD.format(steps=8, guidance=0)
     with pytest.raises(ParameterError, match=r"set generation\.steps\.$"):
-        model("someone/sdxl-lightning", both).look_up()
+        model("someone/sdxl-lightning", conflicting).look_up()
 
 
 @pytest.mark.parametrize("name", ["someone/merge-of-many", "someone/hyperrealism", "someone/flashback-xl"])
-def test_merged_model_without_a_statement_has_the_settings_of_its_family(model, name):
+def test_merged_model_uses_settings_of_its_family(model, name):
     merged = model(name)
-    assert own(merged) == {"steps": 50, "guidance_scale": 5}
+    assert own_values(merged) == {"steps": 50, "guidance_scale": 5}
     assert "steps by its family, StableDiffusionXLPipeline" in merged.describe_settings()
 
 
-def test_merged_model_has_what_its_card_states(model):
+def test_merged_model_uses_settings_of_its_card(model):
     code = "---\nlicense: mit\n---\n```python\nimage = pipe(\n    prompt=prompt,\n    num_inference_steps=30,\n)\n"
-    other = "pipe(prompt, image=image, strength=0.5, num_inference_steps=2)\nrun(unclosed\n```"
-    assert own(model("someone/merge", code + other.replace("run(unclosed\n", ""))) == {"steps": 30, "guidance_scale": 5}
+    broken_code = "pipe(prompt, image=image, strength=0.5, num_inference_steps=2)\nrun(unclosed\n```"
+    assert own_values(model("someone/merge", code + broken_code.replace("run(unclosed\n", ""))) == {
+        "steps": 30,
+        "guidance_scale": 5,
+    }
     # Code that cannot be parsed states nothing.
-    assert own(model("someone/merge-2", code + other)) == {"steps": 50, "guidance_scale": 5}
+    assert own_values(model("someone/merge-2", code + broken_code)) == {"steps": 50, "guidance_scale": 5}
 
 
-def test_model_with_the_scheduler_of_latent_consistency_has_its_few_steps(model):
+def test_lcm_scheduler_sets_few_steps(model):
     consistent = model("someone/fast-photos", family="sd1", scheduler="LCMScheduler")
-    assert own(consistent) == {"steps": 4, "guidance_scale": 1}
+    assert own_values(consistent) == {"steps": 4, "guidance_scale": 1}
     assert "steps by its scheduler, LCMScheduler" in consistent.describe_settings()
 
 
-def test_lora_that_was_distilled_has_the_settings_of_its_card_and_file(hub, folders, model, tmp_path):
+def test_distilled_lora_uses_its_card_and_file_name(hub, folders, model, tmp_path):
     base = model("someone/plain", family="sd1")
-    assert own(base) == {"steps": 50, "guidance_scale": 7.5}
+    assert own_values(base) == {"steps": 50, "guidance_scale": 7.5}
     for card in (CARD.format(steps=4, guidance=1.5), ""):
         folder = tmp_path / f"lora{bool(card)}"
         lora(tmp_path / "someone-plain", folder / "sd15-hyper-sd-8step.safetensors")
@@ -126,19 +129,21 @@ def test_lora_that_was_distilled_has_the_settings_of_its_card_and_file(hub, fold
         combined = DiffusersModel(name, GenerationSettings(), device="cpu")
         if card:
             # Its card has an example of another file; the file's name has its own number of steps.
-            assert own(combined) == {"steps": 8, "guidance_scale": 1.5}
+            assert own_values(combined) == {"steps": 8, "guidance_scale": 1.5}
         else:
             hub.repositories.pop("someone/loras")
 
 
-def test_loaded_model_records_where_each_setting_comes_from(model):
+def test_loaded_model_describes_sources_of_settings(model):
     model("someone/xl-lightning", CARD.format(steps=2, guidance=1.5))
-    told = load("someone/xl-lightning", GenerationSettings(height=32, width=32, guidance_scale=2.0)).description()
-    assert (told["steps"], told["guidance_scale"]) == (2, 2)
-    assert told["sources"] == {"steps": "its model card", "guidance_scale": "the settings"}
+    description = load(
+        "someone/xl-lightning", GenerationSettings(height=32, width=32, guidance_scale=2.0)
+    ).description()
+    assert (description["steps"], description["guidance_scale"]) == (2, 2)
+    assert description["sources"] == {"steps": "its model card", "guidance_scale": "the settings"}
 
 
-def test_images_of_other_statements_have_keys_of_their_own(model, tmp_path):
+def test_image_digest_depends_on_effective_settings(model, tmp_path):
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a nurse"], "n_images": [1]})
     cache = ResultCache(tmp_path / "store")
     made = model("someone/xl-lightning", CARD.format(steps=4, guidance=2))
@@ -151,7 +156,7 @@ def test_images_of_other_statements_have_keys_of_their_own(model, tmp_path):
     assert len(digests) == 6
 
 
-def test_family_that_is_not_known_says_so():
+def test_unknown_family_describes_its_settings():
     family = families.Family("OtherPipeline", steps=25, guidance=4.0, argument="guidance_scale")
     text = family.describe_settings(GenerationSettings(), "a/b")
     assert "steps from OtherPipeline, because its family is unknown" in text
@@ -161,5 +166,5 @@ def test_family_that_is_not_known_says_so():
     "card",
     ["", "```python\n" + "(" * 10_000 + "\n```", "```py\n\0\n```", "```python\npipe(num_inference_steps=True)\n```"],
 )
-def test_cards_without_a_call_that_can_be_read_state_nothing(card):
+def test_card_without_parsable_call_states_nothing(card):
     assert [call for call in stated._find_calls(card) if call] == []

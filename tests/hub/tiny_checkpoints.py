@@ -1,6 +1,6 @@
-"""Tiny models as people share them: one file in the layout of the first Stable Diffusion, and LoRAs.
+"""Tiny models in shared formats: a single file in the layout of Stable Diffusion 1, and LoRAs.
 
-Both are made from a pipeline's folder, tensor by tensor, without the library that is to read them.
+Both are made from a pipeline's folder, tensor by tensor, without the library that reads them.
 """
 
 import re
@@ -64,11 +64,11 @@ def _of_autoencoder(name: str) -> str:
 
 def one_file(folder: Path, file: Path, leave: str = "") -> Path:
     """Save the pipeline of a folder in one file; without the tensors whose names begin with ``leave``."""
-    found = {_of_network(k): v for k, v in _weights(folder / "unet").items()}
-    found |= {_of_autoencoder(k): v for k, v in _weights(folder / "vae").items()}
+    result = {_of_network(k): v for k, v in _weights(folder / "unet").items()}
+    result |= {_of_autoencoder(k): v for k, v in _weights(folder / "vae").items()}
     text = {k.removeprefix("text_model."): v for k, v in _weights(folder / "text_encoder").items()}
-    found |= {f"cond_stage_model.transformer.text_model.{k}": v for k, v in text.items()}
-    save_file({k: v for k, v in found.items() if not leave or not k.startswith(leave)}, file)
+    result |= {f"cond_stage_model.transformer.text_model.{k}": v for k, v in text.items()}
+    save_file({k: v for k, v in result.items() if not leave or not k.startswith(leave)}, file)
     return file
 
 
@@ -85,25 +85,25 @@ LAYERS = {
 
 
 def lora(folder: Path, file: Path, seed: int = 0, parts=("unet",), layout: str = "diffusers") -> dict[str, np.ndarray]:
-    """Save a LoRA of a pipeline's folder in a file; return what it adds to each weight, by part and the weight's name.
+    """Save a LoRA of a pipeline's folder in a file; return its change of each weight, by part and weight name.
 
     ``layout`` is whose names its tensors have: those of ``diffusers``, of ``peft``, or of ``kohya``'s trainer, which
     writes down how strong it is, too.
     """
-    draws, tensors, added = np.random.default_rng(seed), {}, {}
+    draws, tensors, deltas = np.random.default_rng(seed), {}, {}
     for part in parts:
         weights = _weights(folder / part)
         for layer in LAYERS[part]:
             name = next(name for name in weights if name.endswith(f"{layer}.weight"))
             rows, columns = weights[name].shape
             down, up = (draws.normal(size=size).astype(np.float32) / 2 for size in ((2, columns), (rows, 2)))
-            added[f"{part}/{name}"] = up @ down
+            deltas[f"{part}/{name}"] = up @ down
             if layout == "kohya":
                 begin = "lora_unet" if part == "unet" else "lora_te_text_model"
                 stem = f"{begin}_{layer.replace('.', '_')}"
                 tensors[f"{stem}.alpha"] = np.array(3.0, np.float32)
                 # Of rank 2 and alpha 3.
-                added[f"{part}/{name}"] *= 3 / 2
+                deltas[f"{part}/{name}"] *= 3 / 2
                 ends = ".lora_down.weight", ".lora_up.weight"
             else:
                 stem, between = f"{part}.{layer}", "lora" if part == "unet" else "lora_linear_layer"
@@ -112,15 +112,15 @@ def lora(folder: Path, file: Path, seed: int = 0, parts=("unet",), layout: str =
             tensors |= {stem + ends[0]: down, stem + ends[1]: up}
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, file, metadata={"format": "pt"})
-    return added
+    return deltas
 
 
-def merged(folder: Path, added: dict[str, np.ndarray]) -> None:
+def merged(folder: Path, deltas: dict[str, np.ndarray]) -> None:
     """Add to the weights of a pipeline's folder."""
-    for part in {name.partition("/")[0] for name in added}:
+    for part in {name.partition("/")[0] for name in deltas}:
         (file,) = (folder / part).glob("*l.safetensors")
         weights = load_file(file)
-        for name, more in added.items():
+        for name, delta in deltas.items():
             if name.startswith(f"{part}/"):
-                weights[name.partition("/")[2]] += more
+                weights[name.partition("/")[2]] += delta
         save_file(weights, file, metadata={"format": "pt"})

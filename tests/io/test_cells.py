@@ -1,4 +1,4 @@
-"""Tables that a user brings: their numbers, their columns, the files of a folder."""
+"""Tables of users: numbers, columns, and files of a folder."""
 
 import json
 import zipfile
@@ -39,7 +39,7 @@ def numbers(*texts, **options):
         (["", "nurse", "1,2,3"], [np.nan] * 3),
     ],
 )
-def test_numbers_are_read_with_the_mark_that_they_have(texts, expected):
+def test_numbers_detect_decimal_mark(texts, expected):
     np.testing.assert_array_equal(numbers(*texts), expected)
 
 
@@ -52,27 +52,27 @@ def test_numbers_are_read_with_the_mark_that_they_have(texts, expected):
     ],
     ids=["a count", "a comma alone", "a point among commas"],
 )
-def test_a_number_of_two_meanings_is_refused(texts, whole, told):
+def test_numbers_ambiguous_value_is_refused(texts, whole, told):
     with pytest.raises(InputError, match=told):
         numbers(*texts, whole=whole)
 
 
-def test_counts_in_parts_are_as_they_were_written(tmp_path):
+def test_fractional_counts_are_read_as_written(tmp_path):
     # Of votes that are split: with three decimals no thousands.
     assert numbers("12.125", "0.500", "40", whole=True) == [12.125, 0.5, 40]
     name = "paradox_percent_female"
-    written = tables.make_table([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
-    assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125]
+    written_table = tables.make_table([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
+    assert tables.read(tables.write(written_table, tmp_path / "t.csv"), name)["n"].tolist() == [12.125]
 
 
 @given(st.lists(st.floats(0, 1e6).map(lambda x: round(x, 2)), min_size=1, max_size=6))
-def test_decimals_behind_commas_are_those_behind_points(values):
+def test_numbers_with_decimal_commas_equal_points(values):
     # Two decimals are no thousands.
     texts = [f"{value:.2f}" for value in values]
     assert numbers(*(text.replace(".", ",") for text in texts)) == [float(text) for text in texts]
 
 
-def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
+def test_load_measured_reads_spreadsheet_table(tmp_path):
     name = "paradox_percent_female"
     rows = ["model;approach;occupation;source;prompt;percent_female;n", "SD;naive;nurse;training;1;80,5;40"]
     rows += ["SD;naive;nurse ;generated;1;97,5;40", "SD;naive;chef;training;1;20,25;40"]
@@ -91,7 +91,7 @@ def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
 LONG = {"image": ["a", "b"], "source": ["generated", "training"], "occupation": "nurse", "annotator": "Ann"}
 
 
-def test_columns_that_are_not_used_may_hold_anything(tmp_path):
+def test_unused_columns_may_hold_any_type(tmp_path):
     path = tmp_path / "r.parquet"
     frame = pd.DataFrame(LONG | {"label": ["female", "male"]})
     frame["tags"] = [["a"], ["b", "c"]]
@@ -110,7 +110,7 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
         shares.read(path)
 
 
-def test_a_folder_of_ratings_is_its_users_files(tmp_path):
+def test_annotation_folder_ignores_system_files(tmp_path):
     text = "image,source,occupation,annotator,label\n{},{},nurse,r,female\n"
     (tmp_path / "a.csv").write_text(text.format("a", "generated"))
     (tmp_path / "b.tsv").write_text(text.format("b", "training").replace(",", "\t"))
@@ -122,7 +122,7 @@ def test_a_folder_of_ratings_is_its_users_files(tmp_path):
     assert shares.read(tmp_path).images["image_id"].tolist() == ["a", "b"]
 
 
-# -- files that unfold -------------------------------------------------------------------------------------
+# -- expanding files ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -138,12 +138,12 @@ def workbook(tmp_path):
         ends = {"xl/worksheets/sheet1.xml": ("</sheetData>", sheet), "xl/styles.xml": ("</cellXfs>", styles)}
         with (
             zipfile.ZipFile(tmp_path / "plain.xlsx") as plain,
-            zipfile.ZipFile(tmp_path / "it.xlsx", "w", zipfile.ZIP_DEFLATED) as packed,
+            zipfile.ZipFile(tmp_path / "it.xlsx", "w", zipfile.ZIP_DEFLATED) as archive,
         ):
             for name in plain.namelist():
-                end, more = ends.get(name, ("", ""))
+                end, extra = ends.get(name, ("", ""))
                 text = plain.read(name).decode()
-                packed.writestr(name, text.replace(end, more + end) if more else text)
+                archive.writestr(name, text.replace(end, extra + end) if extra else text)
         return tmp_path / "it.xlsx"
 
     return write
@@ -162,18 +162,18 @@ def one_cell(row, column):
     ],
     ids=["far cell", "far row", "many far cells"],
 )
-def test_a_cell_far_from_all_others_is_refused(workbook, sheet):
+def test_distant_cell_is_refused(workbook, sheet):
     with pytest.raises(InputError, match=r"on the sheet 'Sheet', a cell is far below or to the right of all others"):
         cells.load(workbook(sheet), {"image"})
 
 
-def test_cells_some_way_off_are_read(workbook):
+def test_cells_at_moderate_distance_are_read(workbook):
     frame, _ = cells.load(workbook(one_cell(5000, "B")), {"image"})
     assert frame["label"].tolist() == ["female", "x"]
 
 
 @pytest.mark.parametrize("part", ["sheet", "styles"])
-def test_a_workbook_that_unfolds_is_refused_before_it_is_read(workbook, monkeypatch, part):
+def test_expanding_workbook_is_refused_unread(workbook, monkeypatch, part):
     path = workbook(**{part: {"sheet": "<row/>", "styles": "<xf/>"}[part] * 2_000_000})
     monkeypatch.setattr(cells, "_sheets", lambda *_: pytest.fail("read"))
     assert path.stat().st_size < 40_000
@@ -181,12 +181,12 @@ def test_a_workbook_that_unfolds_is_refused_before_it_is_read(workbook, monkeypa
         cells.load(path, {"image"})
 
 
-def test_a_workbook_with_more_styles_than_programs_write_is_refused(workbook):
+def test_workbook_with_too_many_styles_is_refused(workbook):
     with pytest.raises(InputError, match="bytes of cells and styles, too many"):
         cells.load(workbook(styles="<xf/>" * 60_000), {"image"})
 
 
-def test_a_text_that_many_rows_of_parquet_share_is_counted_for_each(tmp_path):
+def test_shared_parquet_text_counts_for_each_row(tmp_path):
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["x" * 1_000_000]))
     pq.write_table(pa.table({"image": texts}), tmp_path / "it.parquet")
     assert (tmp_path / "it.parquet").stat().st_size < 100_000
@@ -195,7 +195,7 @@ def test_a_text_that_many_rows_of_parquet_share_is_counted_for_each(tmp_path):
         cells.load(tmp_path / "it.parquet", {"image"})
 
 
-def test_columns_of_parquet_come_as_text(tmp_path):
+def test_parquet_columns_are_read_as_text(tmp_path):
     columns = {"image": ["a", None, "a"], "n": [1, 2, 3], "kind": pd.Categorical(["u", "v", "u"])}
     pd.DataFrame(columns | {"tags": [[1], [], []]}).to_parquet(tmp_path / "it.parquet")
     frame, left_out = cells.load(tmp_path / "it.parquet", {"image"})
@@ -203,7 +203,7 @@ def test_columns_of_parquet_come_as_text(tmp_path):
     assert set(left_out) == {"tags"}
 
 
-def test_a_table_of_a_run_that_was_changed_is_no_source(tmp_path):
+def test_changed_table_of_run_is_refused_as_source(tmp_path):
     name = "paradox_percent_female"
     table = tables.make_table(
         [["SD", "naive", "nurse", side, "1", 50.0, 40] for side in ("training", "generated")], name
@@ -220,14 +220,14 @@ def test_a_table_of_a_run_that_was_changed_is_no_source(tmp_path):
     (tmp_path / "run.json").write_text("[]")
     with pytest.raises(InputError, match=r"run\.json is not the record of a run"):
         sources.load_measured(name, source=str(tmp_path))
-    # In a folder of its own it is its user's.
+    # Without a run record the table is the user's own.
     (tmp_path / "run.json").unlink()
     assert sources.load_measured(name, source=str(tmp_path))["n"].tolist() == [41, 41]
 
 
-def test_image_ids_of_bare_file_names_are_those_of_the_only_such_file():
-    known = ["nurse/a.jpg", "nurse/b.jpg", "engineer/b.jpg", "c.jpg", "engineer/c.jpg"]
+def test_image_ids_match_unique_file_names():
+    known_ids = ["nurse/a.jpg", "nurse/b.jpg", "engineer/b.jpg", "c.jpg", "engineer/c.jpg"]
     column = pd.Series(["a.jpg", "b.jpg", "engineer/b.jpg", "c.jpg", "d.jpg"])
     # Two folders hold b.jpg, and c.jpg is the id of an image itself.
     expected = ["nurse/a.jpg", "b.jpg", "engineer/b.jpg", "c.jpg", "d.jpg"]
-    assert cells.image_ids(column, known).tolist() == expected
+    assert cells.image_ids(column, known_ids).tolist() == expected

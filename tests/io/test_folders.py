@@ -1,4 +1,4 @@
-"""Folders as people have them: what in them is theirs."""
+"""Folders of users: which files count."""
 
 import os
 
@@ -14,30 +14,30 @@ COLOURS = {"red": [255, 0, 0], "blue": [0, 0, 255], "lime": [0, 255, 0]}
 
 @pytest.fixture
 def save(tmp_path):
-    def saved(name, colour="red"):
+    def save_image(name, colour="red"):
         path = tmp_path / "images" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (2, 2), colour).save(path, "PNG")
         return path.parents[name.count("/")]
 
-    return saved
+    return save_image
 
 
-def test_what_systems_leave_is_not_the_users(save, tmp_path):
+def test_system_files_are_ignored(save, tmp_path):
     save("nurse/n1.png")
     save("nurse/._n1.png")
-    for left in ("nurse/.ipynb_checkpoints", "__MACOSX/nurse", ".thumbnails", "@eaDir", "$RECYCLE.BIN"):
-        folder = save(f"{left}/n1.png")
+    for system_folder in ("nurse/.ipynb_checkpoints", "__MACOSX/nurse", ".thumbnails", "@eaDir", "$RECYCLE.BIN"):
+        folder = save(f"{system_folder}/n1.png")
     (folder / "Thumbs.db").write_bytes(b"")
     (folder / "folder.png").mkdir()
     os.mkfifo(folder / "pipe.png")
     assert list(FolderImages(folder).table["image_id"]) == ["nurse/n1.png"]
-    # The folder itself may be called as it likes.
+    # The folder itself may have any name.
     hidden = folder.rename(tmp_path / ".cache")
     assert list(FolderImages(hidden).table["image_id"]) == ["nurse/n1.png"]
 
 
-def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp_path, caplog, monkeypatch):
+def test_links_are_followed_once_and_broken_ones_named(save, tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("BIASLAB_FOLLOW_LINKS", "1")
     folder = save("a.png")
     elsewhere = tmp_path / "elsewhere"
@@ -51,7 +51,7 @@ def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp
     assert [r.getMessage() for r in caplog.records] == [f"{folder}: broken links: 1, such as 'gone.png'."]
 
 
-def test_links_that_lead_out_of_a_folder_are_left_out_and_counted(save, tmp_path, caplog):
+def test_links_out_of_folder_are_omitted_and_counted(save, tmp_path, caplog):
     folder = save("nurse/a.png")
     (album := tmp_path / "album").mkdir()
     (folder / "nurse/a.png").rename(album / "holiday.png")
@@ -67,7 +67,7 @@ def test_links_that_lead_out_of_a_folder_are_left_out_and_counted(save, tmp_path
         assert "Ignored links that lead out of the folder: 2, such as 'nurse/z.png'." in caplog.text
 
 
-def test_files_of_the_hubs_cache_are_links_to_its_blobs(save, tmp_path):
+def test_hub_cache_links_are_followed(save, tmp_path):
     folder = save("a.png")
     (snapshot := tmp_path / "models--a/snapshots/0f").mkdir(parents=True)
     (blobs := tmp_path / "models--a/blobs").mkdir()
@@ -77,7 +77,7 @@ def test_files_of_the_hubs_cache_are_links_to_its_blobs(save, tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"b\xffad.png", b"of\ntwo.png", b"tab\there.png"])
-def test_a_name_that_no_table_can_hold_is_told(save, name):
+def test_unrepresentable_file_name_is_refused(save, name):
     folder = save("a.png")
     with open(os.path.join(os.fsencode(folder), name), "wb"):
         pass
@@ -87,7 +87,7 @@ def test_a_name_that_no_table_can_hold_is_told(save, name):
         FolderImages(folder)
 
 
-def test_a_folder_that_cannot_be_read_is_told(save, monkeypatch):
+def test_unreadable_folder_is_refused(save, monkeypatch):
     folder = save("in/a.png")
 
     def walk(path, *, onerror, **_):
@@ -99,23 +99,23 @@ def test_a_folder_that_cannot_be_read_is_told(save, monkeypatch):
         FolderImages(folder)
 
 
-def test_an_image_is_found_by_its_path_and_else_by_its_name(save):
+def test_caption_images_match_path_then_name(save):
     ids = ["de/part.csv-000000000", "en/part.csv-000000000", "1", "x.png", "only"]
     names = {f"{ids[0]}.png": "red", f"{ids[1]}.png": "blue", "a/1.png": "red", "b/1.png": "blue", "1.jpg": "lime"}
-    for name, painted in (names | {"x.png": "blue", "deep/er/only.png": "lime"}).items():
-        folder = save(name, painted)
+    for name, colour_name in (names | {"x.png": "blue", "deep/er/only.png": "lime"}).items():
+        folder = save(name, colour_name)
     images = CaptionImages(folder, ids)
-    shown = [image[0, 0].tolist() for image in images.read(ids)]
-    assert shown == [COLOURS[name] for name in ("red", "blue", "lime", "blue", "lime")]
+    colours_read = [image[0, 0].tolist() for image in images.read(ids)]
+    assert colours_read == [COLOURS[name] for name in ("red", "blue", "lime", "blue", "lime")]
     assert not images.has("2") and not images.has("../x")
 
 
 @pytest.mark.parametrize("files", [("a/1.png", "b/1.png"), ("1.png", "1.jpg"), ("b/1.png", "c/é/1.png")])
-def test_two_images_for_one_id_are_an_error_that_names_both(save, files):
+def test_caption_images_refuse_two_files_for_one_id(save, files):
     folder = save(files[0])
     save(files[1])
     with pytest.raises(InputError, match="contains two images for '1': ") as error:
         CaptionImages(folder, ["1"])
     assert all(name in str(error.value) for name in files)
-    # Of ids that are not asked for nothing is said.
+    # Ids that are not requested cause no error.
     assert not CaptionImages(folder, ["2"]).has("2")

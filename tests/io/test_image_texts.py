@@ -1,4 +1,4 @@
-"""Texts that tools write into images: which prompt each gives, and which none."""
+"""Texts that tools write into images, and the prompts in them."""
 
 import json
 import struct
@@ -27,8 +27,8 @@ def save(path, texts=None, **options):
 
 
 def text_of(tmp_path, **texts):
-    written = {name: text if isinstance(text, str) else json.dumps(text) for name, text in texts.items()}
-    return read_text(save(tmp_path / "a.png", written))
+    texts_written = {name: text if isinstance(text, str) else json.dumps(text) for name, text in texts.items()}
+    return read_text(save(tmp_path / "a.png", texts_written))
 
 
 def node(kind, **inputs):
@@ -267,17 +267,17 @@ def test_comfyui_graph_in_webp_tags_and_next_to_a_long_workflow(tmp_path, place)
 def with_chunks(path, *chunks):
     """Write a PNG with chunks of a kind and data after its header."""
     raw = save(path).read_bytes()
-    made = (
+    chunk_bytes = (
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
     )
-    path.write_bytes(raw[:33] + b"".join(made) + raw[33:])
+    path.write_bytes(raw[:33] + b"".join(chunk_bytes) + raw[33:])
     return path
 
 
 def test_text_above_the_bound_is_counted_and_not_read(tmp_path):
     long = b"parameters\0" + b"word " * 500_000 + ST.encode()
-    packed = b"parameters\0\0" + zlib.compress(b"word " * 5_000_000)
-    for data, kind in ((long, b"tEXt"), (packed, b"zTXt")):
+    compressed = b"parameters\0\0" + zlib.compress(b"word " * 5_000_000)
+    for data, kind in ((long, b"tEXt"), (compressed, b"zTXt")):
         read = read_text(with_chunks(tmp_path / f"{kind.decode()}.png", (kind, data)))
         assert read == ImageText("", "Stable Diffusion web UI", "a text of more than 2,000,000 bytes")
 
@@ -320,12 +320,17 @@ def test_deep_texts_and_graphs_end_without_error(tmp_path, depth):
 
 
 def test_damaged_and_foreign_files_have_no_text(tmp_path):
-    whole = save(tmp_path / "a.png", {"parameters": f"{NURSE}\n{ST}"}).read_bytes()
-    for name, data in (("no.png", b"no image"), ("empty.jpg", b""), ("cut.png", whole[:40]), ("cut.webp", b"RIFF\0\0")):
+    content = save(tmp_path / "a.png", {"parameters": f"{NURSE}\n{ST}"}).read_bytes()
+    for name, data in (
+        ("no.png", b"no image"),
+        ("empty.jpg", b""),
+        ("cut.png", content[:40]),
+        ("cut.webp", b"RIFF\0\0"),
+    ):
         (tmp_path / name).write_bytes(data)
         assert read_text(tmp_path / name) == ImageText()
-    # What stands in front of the damage counts.
-    (tmp_path / "pixels.png").write_bytes(whole[:-30])
+    # Text before the damage is read.
+    (tmp_path / "pixels.png").write_bytes(content[:-30])
     assert read_text(tmp_path / "pixels.png").prompt == NURSE
 
 

@@ -1,6 +1,6 @@
-"""Texts that are made to be read for ever: what reads them takes a step or a few for each of their characters.
+"""Adversarial long texts: all readers take linear time.
 
-None of these tests measures time: what took steps by the square of so many characters would not end.
+None of these tests measures time: with quadratic time they would not end.
 """
 
 import nbformat
@@ -23,12 +23,12 @@ BLANK = " " * N
 
 
 @pytest.mark.parametrize("reply", ["```" + BLANK + "x", "```" * N, "```json" + "\n" * N + "```x", "[" * N])
-def test_replies_of_a_critic(reply):
+def test_parse_reply_is_linear_in_length(reply):
     assert endpoint._parse_reply(reply) == "it is not one JSON object."
 
 
 @pytest.mark.parametrize("reply", ["caption" + BLANK + "x", "here is the " * (N // 12), '"' * N, "'" + BLANK])
-def test_replies_with_a_paraphrase(reply):
+def test_plain_answer_is_linear_in_length(reply):
     assert isinstance(paraphrase._plain_answer(reply), str)
 
 
@@ -38,7 +38,7 @@ CAPTIONS += tuple(word * (N // 4) for word in ("Mr. ", "she "))
 
 @pytest.mark.long
 @pytest.mark.parametrize("caption", CAPTIONS)
-def test_captions(caption):
+def test_caption_functions_are_linear_in_length(caption):
     assert len(indicators.indicators([caption])) == 1
     assert isinstance(indicators.remove_gender([caption])[0], str)
     assert isinstance(paraphrase.paraphrase(caption, "nurse", 0), str)
@@ -47,18 +47,18 @@ def test_captions(caption):
     assert triplet_prompts._swap(f"a{BLANK}person {caption}") and triplet_prompts.words(caption)
 
 
-def test_what_findings_say():
+def test_singular_is_linear_in_length():
     assert findings._singular(f"images{BLANK}(naive)") == f"image{BLANK}(naive)"
 
 
 @pytest.mark.parametrize("added", ["the " * N, "the a as a woman" * (N // 16), " as a man." * (N // 10)])
-def test_words_that_a_prompt_was_given(added):
+def test_pairs_parse_is_linear_in_length(added):
     with pytest.raises(InputError, match="cannot read"):
         pairs.parse(f"one nurse on the left and one {added}")
 
 
 @pytest.mark.parametrize("line", ["# a" + BLANK + "b", "#" + BLANK + "b", "# a" + "#" * N + "b", "# " + "# " * N])
-def test_headings_of_notebooks(tmp_path, write_notebook, line):
+def test_notebook_headings_are_linear_in_length(tmp_path, write_notebook, line):
     assert isinstance(notebook._first_heading([nbformat.v4.new_markdown_cell(line)]), str)
     write_notebook(tmp_path / "paradox/a.ipynb", "seed = 1", title=line)
     assert len(params.find_notebooks(tmp_path)) == 1
@@ -66,6 +66,6 @@ def test_headings_of_notebooks(tmp_path, write_notebook, line):
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
-def test_paths(text):
+def test_redact_is_linear_in_length(text):
     assert isinstance(redact.basename(text), str)
     assert isinstance(redact.redact(text, redact.sensitive_texts(text)), str)

@@ -19,11 +19,11 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_default_root_without_a_variable_is_in_the_project(project):
+def test_default_root_without_variable_is_in_project(project):
     assert places.default_root() == project / "outputs/.cache"
 
 
-def test_default_root_with_the_old_variable_names_the_new_one(project, monkeypatch):
+def test_default_root_with_old_variable_names_new_one(project, monkeypatch):
     monkeypatch.setenv("BIASLAB_STORE", "/data/paid")
     with pytest.raises(
         ParameterError, match=r"BIASLAB_STORE is now called BIASLAB_CACHE\. Set BIASLAB_CACHE=/data/paid"
@@ -33,7 +33,7 @@ def test_default_root_with_the_old_variable_names_the_new_one(project, monkeypat
     assert str(places.default_root()) == "/data/paid"
 
 
-def test_default_root_with_the_old_folder_names_the_command_that_renames_it(project):
+def test_default_root_with_old_folder_names_rename_command(project):
     (old := project / "outputs/.store").mkdir()
     new = project / "outputs/.cache"
     with pytest.raises(ParameterError, match=re.escape(f"mv {old} {new}")):
@@ -42,7 +42,7 @@ def test_default_root_with_the_old_folder_names_the_command_that_renames_it(proj
     assert places.default_root() == new
 
 
-def test_default_root_with_both_folders_is_the_new_one(project):
+def test_default_root_with_both_folders_is_new_one(project):
     for name in (".store", ".cache"):
         (project / "outputs" / name).mkdir()
     assert places.default_root() == project / "outputs/.cache"

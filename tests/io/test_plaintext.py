@@ -1,4 +1,4 @@
-"""One form of text for comparisons: marks that nobody sees, accents, hyphens and spaces."""
+"""Normalised text for comparisons: invisible characters, accents, hyphens and spaces."""
 
 import sys
 import unicodedata
@@ -23,9 +23,11 @@ from biaslab.study import sources
 
 SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
 COMPOSED, DECOMPOSED = "infirmi\u00e8re", "infirmie\u0300re"
-# What is odd, and what stands around it, more often than chance would have it.
-ODD = [SOFT, ZERO, JOINER, NON_JOINER, *"\ufeff\u2011\u00a0e\u0301\u0323\u1112\u1161\u11ab"]
-TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40)
+# Odd characters and their neighbours, more often than at random.
+ODD_CHARACTERS = [SOFT, ZERO, JOINER, NON_JOINER, *"\ufeff\u2011\u00a0e\u0301\u0323\u1112\u1161\u11ab"]
+TEXTS = some.text(
+    some.one_of(some.sampled_from([*ODD_CHARACTERS, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40
+)
 
 
 @pytest.mark.parametrize(
@@ -46,37 +48,37 @@ TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"
         (f"a{NON_JOINER}b", "ab"),
     ],
 )
-def test_texts_that_read_alike_have_one_form(text, plain):
+def test_normalize_gives_one_form_of_equal_texts(text, plain):
     assert plaintext.normalize(text) == plain
 
 
-def test_characters_that_change_texts_are_all_of_unicode():
-    every = {chr(code) for code in range(0x80, sys.maxunicode + 1)}
-    assert {one for one in every if unicodedata.category(one) in ("Cf", "Zs")} <= plaintext.may_change()
+def test_may_change_covers_format_and_space_characters():
+    non_ascii = {chr(code) for code in range(0x80, sys.maxunicode + 1)}
+    assert {one for one in non_ascii if unicodedata.category(one) in ("Cf", "Zs")} <= plaintext.may_change()
 
 
 @given(TEXTS)
 @example(f"a{SOFT}" * 3)
 @example("e" + "\u0301\u0323" * 500)
-def test_the_form_is_stable_and_knows_where_it_comes_from(text):
-    plain, at = plaintext.normalize(text), plaintext.character_map(text)
-    assert plaintext.normalize(plain) == plain == at.text
+def test_normalize_is_stable_and_mapped_to_source(text):
+    plain, mapping = plaintext.normalize(text), plaintext.character_map(text)
+    assert plaintext.normalize(plain) == plain == mapping.text
     assert unicodedata.is_normalized("NFC", plain)
-    assert len(at.starts) == len(at.ends) == len(plain)
+    assert len(mapping.starts) == len(mapping.ends) == len(plain)
     if plain == text:
-        assert at.starts == [*range(len(text))] and at.ends == [*range(1, len(text) + 1)]
+        assert mapping.starts == [*range(len(text))] and mapping.ends == [*range(1, len(text) + 1)]
     # In order, within the text, and each of at least one character.
-    assert all(0 <= a < b <= len(text) for a, b in zip(at.starts, at.ends, strict=True))
-    assert at.starts == sorted(at.starts) and at.ends == sorted(at.ends)
+    assert all(0 <= a < b <= len(text) for a, b in zip(mapping.starts, mapping.ends, strict=True))
+    assert mapping.starts == sorted(mapping.starts) and mapping.ends == sorted(mapping.ends)
     if plain:
-        start, end = at.span(0, len(plain))
+        start, end = mapping.span(0, len(plain))
         assert plaintext.normalize(text[start:end]) == plain
     # Accents in one piece or in two are the same, but where a mark between letter and accent keeps them apart.
-    both = {plaintext.normalize(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
-    assert len(both) == 1 or any(unicodedata.category(one) == "Cf" for one in text)
+    normalized_forms = {plaintext.normalize(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
+    assert len(normalized_forms) == 1 or any(unicodedata.category(one) == "Cf" for one in text)
 
 
-# -- who compares ------------------------------------------------------------------------------------------
+# -- users of the form -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,20 +90,25 @@ def test_the_form_is_stable_and_knows_where_it_comes_from(text):
         (f"Dr. Ma{SOFT}ria Smith{ZERO}son", "female", "4:20:female-name"),
     ],
 )
-def test_indicators_see_words_as_people_do(text, indicator, spans):
+def test_indicators_ignore_invisible_characters(text, indicator, spans):
     (row,) = indicators([text]).to_dict("records")
     assert (row["indicator"], row["spans"]) == (indicator, spans)
 
 
-def test_what_is_put_in_the_place_of_a_word_takes_its_marks():
+def test_replaced_words_take_invisible_characters():
     assert remove_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
-    made = triplet_prompts.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
-    assert made["text"].tolist()[1] == "a woman smiles" and made["text"].tolist()[4] == "caf\u00e9 with women"
+    triplets_table = triplet_prompts.triplets(
+        pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine"
+    )
+    assert (
+        triplets_table["text"].tolist()[1] == "a woman smiles"
+        and triplets_table["text"].tolist()[4] == "caf\u00e9 with women"
+    )
     for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
         assert paraphrase._pattern_of("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
-def test_the_search_finds_words_in_any_of_their_forms():
+def test_matcher_finds_words_in_any_form():
     texts = [
         "police\u2011officer",
         "Police\u2010Officer",
@@ -121,7 +128,7 @@ def test_the_search_finds_words_in_any_of_their_forms():
     assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
 
 
-def test_answers_are_read_as_people_read_them():
+def test_read_answer_ignores_invisible_characters():
     answers = {f"a wo{SOFT}man": "female", f"fe{ZERO}male": "female", f"hu{SOFT}man": "unsure"}
     assert {answer: read_answer(answer)[0] for answer in answers} == answers
     assert read_yes_no(f"y{ZERO}es") == ("yes", "")
@@ -130,23 +137,23 @@ def test_answers_are_read_as_people_read_them():
 # -- names and ids -----------------------------------------------------------------------------------------
 
 
-def test_an_occupation_in_two_forms_is_one(tmp_path):
+def test_occupation_in_two_unicode_forms_is_one(tmp_path):
     rows = ["occupation,source,percent_female,n", f"{COMPOSED},training,50,10", f"{DECOMPOSED},generated,80,10"]
     rows += ["pilot,training,20,10", "pilot,generated,10,10"]
     (tmp_path / "r.csv").write_text("\n".join(rows), encoding="utf-8")
-    found = read(tmp_path / "r.csv").percent_female
-    assert set(found["occupation"]) == {COMPOSED, "pilot"}
+    result = read(tmp_path / "r.csv").percent_female
+    assert set(result["occupation"]) == {COMPOSED, "pilot"}
 
 
 @pytest.mark.parametrize(("on_disk", "asked"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
-def test_a_picture_is_found_whichever_form_a_system_gave_its_name(tmp_path, on_disk, asked):
+def test_caption_images_accept_any_unicode_form(tmp_path, on_disk, asked):
     Image.new("RGB", (8, 8)).save(tmp_path / f"{on_disk}.png")
     images = CaptionImages(tmp_path, [asked])
     assert images.has(asked) and images.read([asked])[0].shape == (8, 8, 3)
     assert images.table["image_id"].tolist() == [asked]
 
 
-def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
+def test_annotations_accept_any_unicode_form_of_image_id(tmp_path):
     head = "image,source,occupation,ana\n"
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
     one = pd.DataFrame({"image_id": [COMPOSED], "position": 1})
@@ -155,18 +162,20 @@ def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
     with pytest.raises(InputError, match="occurs in several rows"):
         annotations.judgements(one, tmp_path / "r.csv")
     (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
-    found = annotations.read(tmp_path / "o.csv", people=one)
-    assert found[["image_id", "question"]].to_numpy().tolist() == [[COMPOSED, "object: car"]]
+    result = annotations.read(tmp_path / "o.csv", people=one)
+    assert result[["image_id", "question"]].to_numpy().tolist() == [[COMPOSED, "object: car"]]
 
 
-def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):
-    whole = sources.load_measured("paradox_percent_female", source="published")
-    few = whole[whole["occupation"] == whole["occupation"].iloc[0]]
-    name = few["occupation"].iloc[0]
-    of_two = few.assign(occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(few))])
+def test_user_tables_join_unicode_forms_of_names(tmp_path):
+    published = sources.load_measured("paradox_percent_female", source="published")
+    one_occupation = published[published["occupation"] == published["occupation"].iloc[0]]
+    name = one_occupation["occupation"].iloc[0]
+    of_two = one_occupation.assign(
+        occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(one_occupation))]
+    )
     of_two.to_csv(tmp_path / "paradox_percent_female.csv", index=False)
-    found = sources.load_measured("paradox_percent_female", source=str(tmp_path))
-    assert set(found["occupation"]) == {name} and len(found) == len(few)
-    pd.concat([of_two, few]).to_csv(tmp_path / "paradox_percent_female.csv", index=False)
+    result = sources.load_measured("paradox_percent_female", source=str(tmp_path))
+    assert set(result["occupation"]) == {name} and len(result) == len(one_occupation)
+    pd.concat([of_two, one_occupation]).to_csv(tmp_path / "paradox_percent_female.csv", index=False)
     with pytest.raises(InputError, match="paradox_percent_female"):
         sources.load_measured("paradox_percent_female", source=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Files of users: what is no file is named and not waited for, and what is too large is not read, whoever reads it."""
+"""User files in all readers: pipes and devices are refused without waiting, and oversized files are not read."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ KINDS["a socket"] = lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "a device"])
-def test_what_is_no_file_is_named(tmp_path, kind):
+def test_reading_refuses_folders_pipes_and_devices(tmp_path, kind):
     path = Path(os.devnull) if kind == "a device" else tmp_path / "it"
     if kind in KINDS:
         KINDS[kind](path)
@@ -35,7 +35,7 @@ def test_what_is_no_file_is_named(tmp_path, kind):
                 read(name)
 
 
-def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
+def test_reading_stops_at_size_limit(tmp_path, monkeypatch):
     (tmp_path / "it").write_bytes("né".encode())
     assert reading.content(tmp_path / "it", most=3) == b"n\xc3\xa9" and reading.text(tmp_path / "it") == "né"
     with pytest.raises(InputError, match=r"has 3 bytes; the maximum is 2"):
@@ -49,7 +49,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
         reading.check(tmp_path / "nothing")
 
 
-# Who reads a file of a user's, by what it is.
+# Readers of user files, by kind.
 READERS = {
     "measured table": lambda path: tables.read(path, "paradox_percent_female"),
     "annotations": annotations.read,
@@ -65,14 +65,14 @@ NAMES = {"record of a run": "run.json", "source": "paradox_percent_female.csv"}
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["a named pipe", "a socket"])
-def test_no_reader_waits_for_a_pipe(tmp_path, reader, kind):
+def test_readers_refuse_pipes_without_waiting(tmp_path, reader, kind):
     path = tmp_path / NAMES.get(reader, "it.csv")
     KINDS[kind](path)
     with pytest.raises(BiaslabError, match=path.name):
         READERS[reader](path)
 
 
-def test_a_text_of_another_encoding_is_refused_with_line_and_byte(tmp_path):
+def test_text_of_other_encoding_names_line_and_byte(tmp_path):
     (tmp_path / "it").write_bytes("ein Koch\neine \u00c4rztin\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"it is not UTF-8 \(line 2: byte 0xc4\); save it as UTF-8\.$"):
         reading.text(tmp_path / "it")
@@ -83,7 +83,7 @@ def test_a_text_of_another_encoding_is_refused_with_line_and_byte(tmp_path):
     [lambda path: word_files.read(path, "captions.vocabulary_file"), lambda path: questions.read_questions(path)],
     ids=["vocabulary", "questions"],
 )
-def test_aliases_that_unfold_to_billions_of_values_are_refused(tmp_path, read):
+def test_yaml_alias_expansion_is_refused(tmp_path, read):
     # Nine lists of nine aliases each: 9^9 values in 400 bytes.
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)]

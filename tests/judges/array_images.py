@@ -1,4 +1,4 @@
-"""Images in memory as a source, which may hold what cannot be read."""
+"""Images in memory as a source, which may contain unreadable images."""
 
 import hashlib
 
@@ -15,11 +15,11 @@ class ArrayImages:
         further = {} if table is None else {c: table[c].to_numpy() for c in table}
         self.name, self._images = name, dict(zip(ids, images, strict=True))
         self.table = pd.DataFrame({"image_id": pd.Series(ids, dtype=object), **further})
-        whole = hashlib.sha256()
+        hasher = hashlib.sha256()
         for image_id, image in self._images.items():
-            said = image.reason.encode() if isinstance(image, UnreadableImage) else image.tobytes()
-            whole.update(image_id.encode() + said)
-        self.digest = whole.hexdigest()
+            encoded = image.reason.encode() if isinstance(image, UnreadableImage) else image.tobytes()
+            hasher.update(image_id.encode() + encoded)
+        self.digest = hasher.hexdigest()
 
     def read(self, image_ids):
         return [self._images[image_id] for image_id in image_ids]

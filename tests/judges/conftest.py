@@ -1,4 +1,4 @@
-"""Tiny random models in the formats of the real ones, and judges that do as they are told."""
+"""Tiny random models in the formats of the real ones, and judges whose answers are read from pixels."""
 
 import json
 from functools import partial
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny_blip
 import tiny_grounding
-from told_judges import ToldFaces, ToldGender
+from pixel_judges import PixelFaces, PixelGender
 
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.settings import JudgeSettings
@@ -52,7 +52,7 @@ def detector_folder(tmp_path_factory):
     return folder
 
 
-# Of a language model of BLIP-2, opt goes on from what stands before, and t5 has an encoder and a decoder.
+# Language models of BLIP-2: opt is a decoder only, t5 has an encoder and a decoder.
 SAVED = tiny_grounding.SAVED | {
     "blip": tiny_blip.save_blip,
     "caption_blip": partial(tiny_blip.save_blip, kind="BlipForConditionalGeneration"),
@@ -81,7 +81,7 @@ def photos():
 
 @pytest.fixture(scope="session")
 def named(tmp_path_factory):
-    """A folder that is a model by name only: what it loads is told."""
+    """A folder with a file of fake weights; tests replace what is loaded from it."""
     folder = tmp_path_factory.mktemp("named")
     (folder / "model.safetensors").write_bytes(b"weights")
     return folder
@@ -89,7 +89,7 @@ def named(tmp_path_factory):
 
 @pytest.fixture
 def picture():
-    """Make images whose first pixel says what the told detector and gender model shall see in them."""
+    """Make images whose first pixel defines the answers of the pixel detector and gender judge."""
 
     def make(kind, value=0, height=20, width=20):
         image = np.zeros((height, width, 3), np.uint8)
@@ -100,11 +100,11 @@ def picture():
 
 
 @pytest.fixture
-def told():
-    """Return a judge and a face detector that answer as an image's first pixel tells, by their options."""
+def make_judges():
+    """Return a judge and a face detector with these options that answer by an image's first pixel."""
 
     def make(allowed=True, faces="told", **judging):
         options = JudgeOptions(JudgeSettings(**judging), device="cpu")
-        return ToldGender("told", options, allowed), ToldFaces(faces, options, allowed)
+        return PixelGender("told", options, allowed), PixelFaces(faces, options, allowed)
 
     return make

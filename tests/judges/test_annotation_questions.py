@@ -1,4 +1,4 @@
-"""The questions that people are asked: built-in ones, files of a user's own, and which images each applies to."""
+"""Questions for annotators: built-in ones, user files, and which images each applies to."""
 
 import pandas as pd
 import pytest
@@ -22,35 +22,35 @@ PEOPLE = pd.DataFrame(
 ).assign(source="generated", model="m", noun=[["nurse"], ["nurse"], [], None])
 
 
-def asked(names):
-    """Return image, position, question and words of what is asked."""
+def ask_rows(names):
+    """Return image, position, question and wording of each row to annotate."""
     rows = ask(PEOPLE, find_questions(names))
     return list(zip(rows["image_id"], rows["position"], rows["question"], rows["words"], strict=True))
 
 
 def test_find_questions_without_names_returns_perceived_gender():
-    (one,) = find_questions()
-    assert (one.name, one.answers, one.of) == ("perceived gender", ("female", "male", "unclear"), PERSON)
+    (item,) = find_questions()
+    assert (item.name, item.answers, item.of) == ("perceived gender", ("female", "male", "unclear"), PERSON)
     assert find_questions("attributes,dress, skin tone")[-1].answers == (*map(str, range(1, 11)), "unclear")
 
 
-def test_built_in_attributes_are_those_of_dalleval():
-    assert [one.question for one in built_in()["attributes"]] == [attribute_question(name) for name in ATTRIBUTES]
-    assert {name: one.skills for name in ("objects", "number", "relation") for one in built_in()[name]} == {
+def test_built_in_attributes_match_dalleval():
+    assert [item.question for item in built_in()["attributes"]] == [attribute_question(name) for name in ATTRIBUTES]
+    assert {name: item.skills for name in ("objects", "number", "relation") for item in built_in()[name]} == {
         "objects": ("object", "count", "spatial"),
         "number": ("count",),
         "relation": ("spatial",),
     }
 
 
-def test_help_of_annotate_lists_the_built_in_questions(capsys):
+def test_annotate_help_lists_built_in_questions(capsys):
     with pytest.raises(SystemExit):
         cli.main(["annotate", "--help"])
     words = " ".join(capsys.readouterr().out.split())
     assert [name for name in built_in() if name not in ATTRIBUTES and f" {name}" not in words] == []
 
 
-def test_find_questions_of_an_unknown_name_lists_the_names():
+def test_find_questions_of_unknown_name_lists_known_names():
     with pytest.raises(UnknownNameError, match=r"named 'skin'.*Known: alignment, attributes, boots, .*skin tone"):
         find_questions("skin")
 
@@ -80,20 +80,20 @@ def test_find_questions_joins_names_and_files(tmp_path):
         ("answers: [yes, no], colour: red", "scale, ends, hint, skills are optional"),
     ],
 )
-def test_read_questions_with_a_wrong_field_is_refused(tmp_path, fields, said):
+def test_read_questions_wrong_field_is_refused(tmp_path, fields, said):
     (tmp_path / "q.yaml").write_text(f"- {{name: a, question: 'A?', {fields}}}")
     with pytest.raises(InputError, match=said):
         read_questions(tmp_path / "q.yaml")
 
 
 @pytest.mark.parametrize(("of", "name", "other"), [("person", "object", "image"), ("image", "phrase", "person")])
-def test_read_questions_with_a_placeholder_of_the_other_kind_is_refused(tmp_path, of, name, other):
+def test_read_questions_foreign_placeholder_is_refused(tmp_path, of, name, other):
     (tmp_path / "q.yaml").write_text(f"- {{name: a, question: 'A {{{name}}}?', answers: [yes, no], of: {of}}}")
     with pytest.raises(InputError, match=rf"{{{name}}} is only for questions about: {other}"):
         read_questions(tmp_path / "q.yaml")
 
 
-def test_read_questions_for_a_model_with_a_placeholder_is_refused(tmp_path):
+def test_read_questions_for_model_with_placeholder_is_refused(tmp_path):
     (tmp_path / "q.yaml").write_text("- {name: a, question: 'Does it fit {text}?', answers: [yes, no], of: image}")
     with pytest.raises(InputError, match=r"has {text}, which only 'biaslab annotate' replaces"):
         read_questions(tmp_path / "q.yaml")
@@ -104,7 +104,7 @@ def test_read_questions_for_a_model_with_a_placeholder_is_refused(tmp_path):
     ("position", "people", "where"),
     [(1, 1, ""), (2, 2, " on the right"), (2, 3, " in the middle"), (4, 4, ", number 4 from the left,")],
 )
-def test_question_names_the_place_of_the_person(position, people, where):
+def test_question_names_position_of_person(position, people, where):
     expected = f"What gender is the nurse{where} in the picture?"
     assert question("nurse", position, people) == expected
     assert question("nurse", position, people, "Who is the {phrase} {place}?") == (
@@ -112,21 +112,21 @@ def test_question_names_the_place_of_the_person(position, people, where):
     )
 
 
-def test_ask_about_people_names_each_and_skips_images_of_none():
-    assert asked("") == [
+def test_ask_person_question_skips_images_without_people():
+    assert ask_rows("") == [
         ("a", 1, "", "Which gender do you perceive in the nurse on the left?"),
         ("a", 2, "", "Which gender do you perceive in the pilot on the right?"),
         ("c", 1, "", "Which gender do you perceive in the person?"),
     ]
     # An attribute's question has no place of its own.
-    assert [words for *_, words in asked("hat")][:2] == [
+    assert [words for *_, words in ask_rows("hat")][:2] == [
         "About the person on the left: Is the person wearing a hat?",
         "About the person on the right: Is the person wearing a hat?",
     ]
 
 
-def test_ask_about_images_follows_skills_objects_and_prompts():
-    assert [row[:3] for row in asked("number,object,noun,alignment")] == [
+def test_ask_image_questions_follow_skills_objects_prompts():
+    assert [row[:3] for row in ask_rows("number,object,noun,alignment")] == [
         ("a", 1, "object: dog"),
         ("a", 1, "noun: nurse"),
         ("a", 1, "alignment"),
@@ -135,23 +135,23 @@ def test_ask_about_images_follows_skills_objects_and_prompts():
         ("b", 1, "object: bench"),
         ("b", 1, "alignment"),
     ]
-    assert asked("number") == [
-        ("b", 1, "number", "The prompt is “two dogs”. Does the image show this number of objects?")
+    assert ask_rows("number") == [
+        ("b", 1, "number", "The prompt is “two dogs”. Does the image show the number of objects stated in the prompt?")
     ]
 
 
-def test_ask_with_braces_in_a_prompt_leaves_them():
+def test_ask_prompt_with_braces_is_unchanged():
     people = PEOPLE.assign(prompt="a {object} {place}")
     assert "“a {object} {place}”" in ask(people, find_questions("alignment"))["words"].iloc[0]
 
 
-def test_ask_what_applies_to_no_image_is_an_error():
+def test_ask_question_applying_to_no_image_is_refused():
     with pytest.raises(ParameterError, match=r"'relation' applies to none .*needs: image, text, spatial.*--subset"):
         ask(PEOPLE, find_questions("relation"))
     assert IMAGE_KEYS == ["source", "model", "image_id"]
 
 
-def test_describe_gives_each_answer_its_keys():
+def test_describe_assigns_answer_keys():
     gender, tone, fit = map(describe, find_questions("perceived gender,skin tone,alignment"))
     assert [(a["label"], a["keys"]) for a in gender["answers"]] == [
         ("female", ["f", "1"]),

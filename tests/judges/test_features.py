@@ -19,7 +19,7 @@ CPU = JudgeOptions(device="cpu")
 
 
 def places(judge, images):
-    """Return what a judge embeds place by place."""
+    """Return a judge's embedding of each patch."""
     at_places = judge.fresh()
     at_places.places = True
     return at_places.embed(images)
@@ -47,69 +47,74 @@ def images():
     return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
 
 
-def prepared(images, model):
+def preprocess(images, model):
     """Return images by Pillow and torchvision, one by one: the shorter side to 37 = 32 / 0.875, the middle 32."""
     import timm
     from PIL import Image
     from torchvision import transforms as tv
 
-    known = timm.data.resolve_data_config(model=model)
-    how = tv.InterpolationMode(known["interpolation"])
-    steps = [tv.Resize(37, how), tv.CenterCrop(32), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
+    data_config = timm.data.resolve_data_config(model=model)
+    interpolation = tv.InterpolationMode(data_config["interpolation"])
+    steps = [
+        tv.Resize(37, interpolation),
+        tv.CenterCrop(32),
+        tv.ToTensor(),
+        tv.Normalize(data_config["mean"], data_config["std"]),
+    ]
     return torch.stack([tv.Compose(steps)(Image.fromarray(i)) for i in images])
 
 
-def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
+def test_features_judge_returns_vit_class_token_and_patches(tmp_path, images):
     model = save(tmp_path, "vit_small_patch16_224.dino", **VIT)
     with torch.no_grad():
-        inside = model.forward_features(prepared(images, model))
-    found = FeaturesJudge(str(tmp_path), CPU)
+        reference = model.forward_features(preprocess(images, model))
+    result = FeaturesJudge(str(tmp_path), CPU)
     # Sixteen places of 8 pixels, and before them the class token, which is the vector.
-    assert places(found, images).shape == (4, 17, 16)
+    assert places(result, images).shape == (4, 17, 16)
     # Resizing differs by at most one level of 255, which layer normalization makes a little larger.
-    assert cosines(places(found, images), inside).min() > 0.999
-    assert cosines(found.embed(images), inside[:, 0]).min() > 0.999
+    assert cosines(places(result, images), reference).min() > 0.999
+    assert cosines(result.embed(images), reference[:, 0]).min() > 0.999
     # 37 x 37 is not resized: then nothing is rounded otherwise than by Pillow.
-    np.testing.assert_allclose(places(found, images)[1], inside[1], atol=1e-5)
+    np.testing.assert_allclose(places(result, images)[1], reference[1], atol=1e-5)
     with pytest.raises(InputError, match="no image"):
-        places(found, [])
-    alone = np.concatenate([places(found, [i]) for i in images])
-    np.testing.assert_allclose(places(found, images), alone, atol=1e-5)
+        places(result, [])
+    one_by_one = np.concatenate([places(result, [i]) for i in images])
+    np.testing.assert_allclose(places(result, images), one_by_one, atol=1e-5)
 
 
-def test_scores_of_a_residual_network(tmp_path, images):
+def test_features_judge_returns_residual_network_scores(tmp_path, images):
     model = save(tmp_path, "resnet10t", **SMALL)
     with torch.no_grad():
-        expected = model(prepared(images, model))
-    found = FeaturesJudge(str(tmp_path), CPU)
-    assert found.embed(images).shape == (4, 7)
-    np.testing.assert_allclose(found.embed(images)[1], expected[1], rtol=1e-4, atol=1e-5)
-    assert places(found, images).shape == (4, 1, 512)
+        expected = model(preprocess(images, model))
+    result = FeaturesJudge(str(tmp_path), CPU)
+    assert result.embed(images).shape == (4, 7)
+    np.testing.assert_allclose(result.embed(images)[1], expected[1], rtol=1e-4, atol=1e-5)
+    assert places(result, images).shape == (4, 1, 512)
 
 
 @pytest.mark.parametrize("name", ["mini-detector", "segformer"])
-def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
+def test_features_judge_matches_transformers_backbone(tiny, images, name):
     import transformers
 
     if name == "segformer":
         name = tiny(name)
-        whole = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
+        reference_model = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
     else:
-        whole = transformers.AutoModelForObjectDetection.from_pretrained(find_network(name)).eval()
-    found = FeaturesJudge(name, CPU)
+        reference_model = transformers.AutoModelForObjectDetection.from_pretrained(find_network(name)).eval()
+    result = FeaturesJudge(name, CPU)
     square = [i for i in images if i.shape == (37, 37, 3)]
-    pixels = found.model.pixels(square, torch.device("cpu"))
+    pixels = result.model.pixels(square, torch.device("cpu"))
     with torch.no_grad():
         if name == "mini-detector":
             assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
-            last = whole.model.backbone.model(pixels).feature_maps[-1]
+            last_hidden = reference_model.model.backbone.model(pixels).feature_maps[-1]
         else:
-            last = whole.segformer(pixels).last_hidden_state
-    np.testing.assert_allclose(found.embed(square), last.mean(dim=(2, 3)), atol=1e-5)
-    np.testing.assert_allclose(places(found, square), last.flatten(2).mT, atol=1e-5)
+            last_hidden = reference_model.segformer(pixels).last_hidden_state
+    np.testing.assert_allclose(result.embed(square), last_hidden.mean(dim=(2, 3)), atol=1e-5)
+    np.testing.assert_allclose(places(result, square), last_hidden.flatten(2).mT, atol=1e-5)
 
 
-def test_names_of_timm_are_found_on_the_hub():
+def test_find_network_resolves_timm_names():
     assert find_network("vit_small_patch16_224.dino") == "timm/vit_small_patch16_224.dino"
     assert find_network("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
     for name, message in (
@@ -125,7 +130,7 @@ def test_names_of_timm_are_found_on_the_hub():
             find_network(name)
 
 
-def test_folders_that_are_refused(tmp_path):
+def test_features_judge_refuses_unsuitable_folders(tmp_path):
     with pytest.raises(ParameterError, match="no features model named 'mini-sd'"):
         FeaturesJudge("mini-sd", CPU).load()
     save(tmp_path / "whole", "vit_small_patch16_224.dino", **VIT)
@@ -146,16 +151,16 @@ def test_folders_that_are_refused(tmp_path):
             FeaturesJudge(str(tmp_path / "whole"), CPU).load()
 
 
-def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path, monkeypatch):
-    """Where it says its weights are, timm would get them: from the hub, an address, a file."""
+def test_features_judge_timm_config_fetches_nothing(tmp_path, monkeypatch):
+    """timm would fetch weights from the hub, URL or file that its configuration names."""
     import socket
 
     save(tmp_path, "resnet10t", **SMALL)
     config = json.loads((tmp_path / "config.json").read_text())
-    # A size that no image has is told before any image is read.
+    # An impossible image size is refused before any image is read.
     for size in (10**9, 1.5):
-        known = config["pretrained_cfg"] | {"input_size": [3, size, size]}
-        (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": known}))
+        data_config = config["pretrained_cfg"] | {"input_size": [3, size, size]}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": data_config}))
         with pytest.raises(ParameterError) as error:
             FeaturesJudge(str(tmp_path), CPU).load()
         assert str(error.value).startswith(f"{tmp_path}: its configuration states {size} as a side of images")

@@ -1,4 +1,4 @@
-"""Judges whose numbers are not finite are an error that names them, their type and what to do: never an answer."""
+"""Judges with numbers that are not finite raise an error that names the judge, its type and a fix."""
 
 from functools import partial
 from unittest.mock import Mock
@@ -19,15 +19,15 @@ torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOW = Thresholds(tag=0, box=0, text=0, area=0)
-DAMAGED = r"returns numbers that are not finite in float32\. No type has a larger range"
+NOT_FINITE = r"returns numbers that are not finite in float32\. No type has a larger range"
 
 
 def spoil(model, *parts):
-    """Let one number of the weights be none, in a part of which the names are given."""
-    named = [value for name, value in model.state_dict().items() if all(part in name for part in parts)]
-    assert named, f"no weight of {type(model).__name__} is named {parts}"
+    """Set one weight to NaN, in the part with these names."""
+    weights = [value for name, value in model.state_dict().items() if all(part in name for part in parts)]
+    assert weights, f"no weight of {type(model).__name__} is named {parts}"
     # A view of the weights: what is written here is in the model.
-    named[-1].data[(0,) * named[-1].dim()] = float("nan")
+    weights[-1].data[(0,) * weights[-1].dim()] = float("nan")
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def image():
     return np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
 
 
-def resnet(of):
+def resnet(folder):
     """Save a random network of timm, and return its features."""
     import timm
     from timm.models import save_for_hf
 
-    save_for_hf(timm.create_model("resnet10t", num_classes=3), of, safe_serialization=True)
-    return FeaturesJudge(of, JudgeOptions(device="cpu"))
+    save_for_hf(timm.create_model("resnet10t", num_classes=3), folder, safe_serialization=True)
+    return FeaturesJudge(folder, JudgeOptions(device="cpu"))
 
 
 def ask(model, image):
     return model.ask([image], [0], ["is the person a woman"])
 
 
-def tagger(of):
-    return instance_models._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
+def tagger(folder):
+    return instance_models._tagger(folder, LOW, () if "florence" in folder else ("dog", "cup"), "cpu")
 
 
 def detect(model, image):
@@ -71,11 +71,11 @@ def masks(model, image):
 
 VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
 FACES = (lambda model, image: model.faces([image]), partial(faces.HubFaces, options=JudgeOptions(device="cpu")))
-OBJECTS = (detect, lambda of: objects.ObjectDetector(of, JudgeOptions(classes={"dog": []}, device="cpu")))
-REGIONS = (segment, lambda of: instance_models.Segmenter(of, LOW, device="cpu"))
+OBJECTS = (detect, lambda folder: objects.ObjectDetector(folder, JudgeOptions(classes={"dog": []}, device="cpu")))
+REGIONS = (segment, lambda folder: instance_models.Segmenter(folder, LOW, device="cpu"))
 TAGS = (lambda model, image: list(model([image])), tagger)
-BOXES = (boxes, lambda of: instance_models._Boxes(of, LOW, "cpu"))
-MASKS = (masks, lambda of: instance_models._Masks(of, "cpu"))
+BOXES = (boxes, lambda folder: instance_models._Boxes(folder, LOW, "cpu"))
+MASKS = (masks, lambda folder: instance_models._Masks(folder, "cpu"))
 FEATURES = (lambda model, image: model.embed([image]), resnet)
 
 
@@ -99,44 +99,44 @@ FEATURES = (lambda model, image: model.embed([image]), resnet)
         ("tmp_path", FEATURES, ("fc.weight",)),
     ],
 )
-def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, name, judge, parts):
+def test_judge_with_nan_weight_raises(request, tiny, image, monkeypatch, name, judge, parts):
     monkeypatch.setattr(instance_models, "_MAX_TOKENS", 8)
-    (see, load), own = judge, name in ("detector_folder", "tmp_path")
-    of = str(request.getfixturevalue(name)) if own else tiny(name)
-    model = load(of)
+    (see, load), is_folder_fixture = judge, name in ("detector_folder", "tmp_path")
+    folder = str(request.getfixturevalue(name)) if is_folder_fixture else tiny(name)
+    model = load(folder)
     with torch.inference_mode():
         see(model, image)
         spoil(model.model if isinstance(model.model, torch.nn.Module) else model.model.model, *parts)
-        with pytest.raises(InputError, match=rf"{of} {DAMAGED}"):
+        with pytest.raises(InputError, match=rf"{folder} {NOT_FINITE}"):
             see(model, image)
 
 
 @pytest.mark.parametrize("part", ["visual", "text_projection", "logit_scale"])
-def test_zero_shot(clip_folder, image, part):
+def test_zero_shot_with_nan_weight_raises(clip_folder, image, part):
     model = ZeroShot(str(clip_folder), device="cpu")
     assert model.probabilities([image], ("a man", "a woman")).shape == (1, 2)
     spoil(model._model, part)
     model._scale, model._texts = float(model._model.logit_scale.detach().exp()), {}
-    with pytest.raises(InputError, match=rf"{clip_folder.name} {DAMAGED}"):
+    with pytest.raises(InputError, match=rf"{clip_folder.name} {NOT_FINITE}"):
         model.probabilities([image], ("a man", "a woman"))
 
 
-def test_networks_that_are_large(image):
-    """FairFace and Inception: their weights are no part of the check."""
+def test_fairface_and_inception_with_nan_output_raise(image):
+    """FairFace and Inception, whose weights are not checked."""
     for judge, name, n in (
         (FairFaceJudge("fairface:fairface.safetensors"), "fairface.safetensors", 18),
         (InceptionJudge("weights.pth"), "Inception-v3", 2048),
     ):
         judge.model = Mock(side_effect=lambda pixels, n=n: torch.full((len(pixels), n), float("nan")))
         judge.model.fc.weight = torch.zeros(1)
-        with pytest.raises(InputError, match=rf"{name} {DAMAGED}"):
+        with pytest.raises(InputError, match=rf"{name} {NOT_FINITE}"):
             judge.probe(image)
 
 
-def test_words_that_must_not_be_written_are_no_error(tiny):
+def test_vqa_greedy_allows_minus_infinity_scores(tiny):
     (watch,) = vqa.load(tiny("blip"), device="cpu").greedy(1)["logits_processor"]
     scores = torch.tensor([[0.0, float("-inf"), 2.0]])
     assert watch(None, scores) is scores
-    for wrong in ("nan", "inf"):
+    for bad_score in ("nan", "inf"):
         with pytest.raises(InputError, match="returns numbers"):
-            watch(None, torch.tensor([[0.0, float(wrong)]]))
+            watch(None, torch.tensor([[0.0, float(bad_score)]]))

@@ -1,4 +1,4 @@
-"""Galleries: what is drawn where, in which words and colours; faces that nobody can recognize."""
+"""Galleries: boxes, titles, captions and colors, and blurred faces."""
 
 import numpy as np
 import pandas as pd
@@ -13,20 +13,20 @@ from biaslab.plots.gallery import blur_faces, boxes_of, gallery, verdict
 pytestmark = pytest.mark.usefixtures("plain_look")
 
 
-def judged(outcome, gender="", p=np.nan, boxes=()):
-    one = boxes[0] if len(boxes) == 1 else [np.nan] * 4
+def make_row(outcome, gender="", p=np.nan, boxes=()):
+    single_box = boxes[0] if len(boxes) == 1 else [np.nan] * 4
     row = {"status": outcome, "gender": gender, "probability_female": p}
-    return row | dict(zip(("x0", "y0", "x1", "y1"), one, strict=True)) | {"boxes": [v for b in boxes for v in b]}
+    return row | dict(zip(("x0", "y0", "x1", "y1"), single_box, strict=True)) | {"boxes": [v for b in boxes for v in b]}
 
 
 ROWS = pd.DataFrame(
     [
-        judged("judged", "female", 0.97, [(2, 3, 8, 9)]),
-        judged("judged", "male", 0.04, [(2, 3, 8, 9)]),
-        judged("uncertain", "unsure", 0.55, [(2, 3, 8, 9)]),
-        judged("several_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
-        judged("no_face"),
-        judged("unreadable"),
+        make_row("judged", "female", 0.97, [(2, 3, 8, 9)]),
+        make_row("judged", "male", 0.04, [(2, 3, 8, 9)]),
+        make_row("uncertain", "unsure", 0.55, [(2, 3, 8, 9)]),
+        make_row("several_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
+        make_row("no_face"),
+        make_row("unreadable"),
     ]
 )
 
@@ -37,17 +37,17 @@ def images():
     return [*rng.integers(0, 256, (5, 12, 12, 3), dtype=np.uint8), UnreadableImage("truncated")]
 
 
-def test_words_say_what_colours_say():
+def test_verdict_text_matches_color():
     assert [verdict(row) for _, row in ROWS.iterrows()] == [
         ("female 0.97", style.FEMALE),
         ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
         ("unsure (f 0.55)", style.ORANGE),
         *((word, style.GREY) for word in ("several faces", "no face", "unreadable")),
     ]
-    assert verdict(pd.Series(judged("uncertain", "unsure")))[0] == "unsure"
+    assert verdict(pd.Series(make_row("uncertain", "unsure")))[0] == "unsure"
 
 
-def test_each_image_has_its_boxes_title_and_caption(images):
+def test_gallery_shows_boxes_titles_and_captions(images):
     figure = gallery(images, ROWS, [f"caption {k}" for k in range(6)], columns=4)
     assert len(figure.axes) == 6
     boxes = [[p for p in ax.patches if isinstance(p, Rectangle)] for ax in figure.axes]
@@ -62,16 +62,16 @@ def test_each_image_has_its_boxes_title_and_caption(images):
     assert figure.axes[5].texts[0].get_text() == "truncated"
 
 
-def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):
-    rows = pd.concat([ROWS[3:5], pd.DataFrame([judged("unannotated")])], ignore_index=True)
+def test_gallery_blur_covers_faces_and_unjudged_images(images):
+    rows = pd.concat([ROWS[3:5], pd.DataFrame([make_row("unannotated")])], ignore_index=True)
     figure = gallery([images[3], images[4], images[0]], rows, blur=True)
-    several, none, unseen = (np.asarray(ax.images[0].get_array()) for ax in figure.axes)
+    several, without_face, unjudged = (np.asarray(ax.images[0].get_array()) for ax in figure.axes)
     np.testing.assert_array_equal(several, blur_faces(images[3], boxes_of(rows.iloc[0])))
-    np.testing.assert_array_equal(none, images[4])
-    assert (unseen != images[0]).mean() > 0.9
+    np.testing.assert_array_equal(without_face, images[4])
+    assert (unjudged != images[0]).mean() > 0.9
 
 
-def test_a_blurred_face_is_not_in_the_image():
+def test_blur_faces_removes_detail_inside_box():
     # Two images that differ in nothing but fine detail within the box look the same afterwards.
     coarse = np.random.default_rng(0).integers(60, 190, (6, 6, 3)).repeat(20, axis=0).repeat(20, axis=1)
     pattern = np.indices((120, 120)).sum(axis=0)[..., None] % 2 * 2 - 1

@@ -1,4 +1,4 @@
-"""A judge that a class and a line of the registry added: image classifiers with labels for female and male."""
+"""Image classifiers with labels for female and male as judges."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def saved(tmp_path):
+def save_classifier(tmp_path):
     """Return a function that saves a random vision transformer with some labels."""
 
     def save(*labels):
@@ -29,26 +29,26 @@ def saved(tmp_path):
     return save
 
 
-def test_classifier_answers_with_the_softmax_of_its_two_gender_labels(saved):
+def test_classifier_probability_is_softmax_of_gender_labels(save_classifier):
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
-    name = saved("child", "Male Portrait", "woman")
+    name = save_classifier("child", "Male Portrait", "woman")
     judge = parse(name, "judging.gender", JudgeOptions(device="cpu"))
     image = np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8)
     (answer,) = judge.answers(People.of_image(image))
     # A face that is the whole image is shown with a margin of a quarter of its size, which is black.
-    shown = np.zeros((30, 30, 3), np.uint8)
-    shown[5:25, 5:25] = image
+    padded = np.zeros((30, 30, 3), np.uint8)
+    padded[5:25, 5:25] = image
     folder = judge.argument
     model = AutoModelForImageClassification.from_pretrained(folder).eval()
     with torch.no_grad():
-        logits = model(**AutoImageProcessor.from_pretrained(folder)(shown, return_tensors="pt")).logits[0]
+        logits = model(**AutoImageProcessor.from_pretrained(folder)(padded, return_tensors="pt")).logits[0]
     assert answer.probability_female == pytest.approx(float(torch.sigmoid(logits[2] - logits[1])), abs=1e-6)
     assert judge.files() and judge.digest() and judge.needs_faces
     judge.probe(image)
 
 
 @pytest.mark.parametrize("labels", [("cat", "dog"), ("female", "woman", "male"), ("female", "other")])
-def test_files_of_a_classifier_without_one_label_per_gender_raises(saved, labels):
+def test_classifier_files_without_one_label_per_gender_raise(save_classifier, labels):
     with pytest.raises(ParameterError, match=r"needs one label for female and one for male; its labels are \['"):
-        parse(saved(*labels), "judging.gender").files()
+        parse(save_classifier(*labels), "judging.gender").files()

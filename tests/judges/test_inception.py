@@ -1,4 +1,4 @@
-"""Features of Inception-v3 are torchmetrics' own; files that are no weights of it are refused, and none is run."""
+"""Inception-v3 features equal torchmetrics'; files without its weights are refused, and no pickle is executed."""
 
 import hashlib
 import pickle
@@ -39,7 +39,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_features_are_torchmetrics_own(weights):
+def test_inception_features_match_torchmetrics(weights):
     # Seconds of imports, which a worker that runs no test of this file does without.
     from torchmetrics.image.fid import FrechetInceptionDistance
 
@@ -49,16 +49,16 @@ def test_features_are_torchmetrics_own(weights):
     images = coarse.repeat(4, axis=1).repeat(4, axis=2)
     model = InceptionJudge(str(weights), JudgeOptions(device="cpu"))
     metric = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
-    found = model.embed(list(images))
-    assert found.shape == (4, 2048) and found.dtype == np.float32
-    own = metric.inception(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
-    np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
+    result = model.embed(list(images))
+    assert result.shape == (4, 2048) and result.dtype == np.float32
+    reference = metric.inception(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(result, reference, rtol=1e-4, atol=1e-5 * reference.std())
     with pytest.raises(InputError):
         model.embed([])
-    assert np.linalg.matrix_rank(found - found.mean(axis=0)) == 3, "the network must tell images apart"
+    assert np.linalg.matrix_rank(result - result.mean(axis=0)) == 3, "the network must tell images apart"
 
 
-def test_a_name_with_a_digest_is_held_to_it(tmp_path):
+def test_check_weights_compares_digest_in_file_name(tmp_path):
     content = b"as if these were weights"
     digest = hashlib.sha256(content).hexdigest()
     for name in ("plain.pth", f"w-2015-12-05-{digest[:8]}.pth", f"w-{digest}.pth"):
@@ -66,27 +66,27 @@ def test_a_name_with_a_digest_is_held_to_it(tmp_path):
         assert check_weights(tmp_path / name) == digest
     # Cut short, as by a download that broke off.
     (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
-    for read in (check_weights, lambda path: InceptionJudge(str(path)).load()):
+    for load_weights in (check_weights, lambda path: InceptionJudge(str(path)).load()):
         with pytest.raises(ParameterError, match=f"begins with .*its name contains {digest[:8]}"):
-            read(tmp_path / f"w-{digest[:8]}.pth")
+            load_weights(tmp_path / f"w-{digest[:8]}.pth")
 
 
-def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplog):
+def test_check_weights_warns_if_not_fid_weights(tmp_path, monkeypatch, caplog):
     (tmp_path / "mine.pth").write_bytes(b"as if these were weights")
     digest = check_weights(tmp_path / "mine.pth")
-    (said,) = caplog.messages
-    assert "mine.pth" in said and "6726825d" in said
+    (warning,) = caplog.messages
+    assert "mine.pth" in warning and "6726825d" in warning
     monkeypatch.setattr(features, "_EXPECTED_DIGEST", digest[:8])
     caplog.clear()
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
-    for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):
-        for read in (check_weights, lambda path: InceptionJudge(str(path)).load()):
+    for missing_name in ("no-such.pth", ".", "no-such-folder/weights.pth"):
+        for load_weights in (check_weights, lambda path: InceptionJudge(str(path)).load()):
             with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception_file"):
-                read(tmp_path / at)
+                load_weights(tmp_path / missing_name)
 
 
 class _Bait:
-    """What creates a file where it is unpickled."""
+    """An object that creates a file when unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -96,7 +96,7 @@ class _Bait:
 
 
 @pytest.mark.parametrize(("zipped", "alone"), [(True, False), (False, True)])
-def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path):
+def test_inception_pickle_with_code_is_refused_unexecuted(zipped, alone, tmp_path):
     marker, path = tmp_path / "ran", tmp_path / "weights.pth"
     bait = _Bait(marker) if alone else {"Conv2d_1a_3x3.conv.weight": torch.zeros(2), "fc.bias": _Bait(marker)}
     torch.save(bait, path, _use_new_zipfile_serialization=zipped)
@@ -112,7 +112,7 @@ def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path
 @pytest.mark.parametrize(
     "content", [b"", b"<!DOCTYPE html><html>404</html>", b"PK\x03\x04" + bytes(60), pickle.dumps({"a": 1}, protocol=4)]
 )
-def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
+def test_inception_invalid_weight_file_is_refused(content, tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(content)
     with pytest.raises(ParameterError, match=r"weights\.pth cannot be read as tensors only"):
@@ -120,10 +120,10 @@ def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
 
 
 @pytest.mark.long
-def test_weights_of_another_network_are_refused(weights, tmp_path):
+def test_inception_weights_of_other_network_are_refused(weights, tmp_path):
     path, fewer = tmp_path / "weights.pth", torch.load(weights, weights_only=True)
     del fewer["Mixed_7c.branch_pool.conv.weight"]
-    for other in ([], fewer | {"fc.bias": torch.zeros(1000)}):
-        torch.save(other, path)
+    for state in ([], fewer | {"fc.bias": torch.zeros(1000)}):
+        torch.save(state, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
             InceptionJudge(str(path), JudgeOptions(device="cpu")).load()

@@ -1,4 +1,4 @@
-"""Gate and gender together: every image an outcome, computed once, in any batches."""
+"""Inclusion criteria and gender together: each image gets one status, computed once, in batches of any size."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ from biaslab.judges.skin_tone import judge_skin_tones
 
 @pytest.fixture
 def cases(picture):
-    """Images of 20 x 20 with every outcome; the told judges read kind and percent female from them."""
+    """Images of 20 x 20 with every status; the pixel judges read kind and percent female from them."""
     return ArrayImages(
         [
             picture(15, 97),  # one face of 5 x 5, 0.97
@@ -41,75 +41,75 @@ def cases(picture):
 
 
 @pytest.fixture
-def run(told, cases, tmp_path):
+def run(make_judges, cases, tmp_path):
     def _run(**options):
         requested = cases.table.assign(position=1)
-        return judge_people(cases, requested, *told(**options), cache=ResultCache(tmp_path), progress=False)
+        return judge_people(cases, requested, *make_judges(**options), cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_every_image_has_its_outcome(told, cases, tmp_path):
-    gender, faces = told()
+def test_judge_people_gives_each_image_a_status(make_judges, cases, tmp_path):
+    gender, faces = make_judges()
     requested = cases.table.assign(position=1)
-    found = judge_people(cases, requested, gender, faces, cache=ResultCache(tmp_path), progress=False)
-    assert list(found["image_id"]) == [str(k) for k in range(11)]
+    result = judge_people(cases, requested, gender, faces, cache=ResultCache(tmp_path), progress=False)
+    assert list(result["image_id"]) == [str(k) for k in range(11)]
     first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
-    assert found["status"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
+    assert result["status"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
     genders = ["female", "female", "male", "unsure", "unsure", "", "", "", "male", "", ""]
-    assert found["gender"].tolist() == genders and found["reason"].tolist() == [""] * 9 + ["truncated", ""]
+    assert result["gender"].tolist() == genders and result["reason"].tolist() == [""] * 9 + ["truncated", ""]
     p = [0.97, 0.9, 0.1, 0.89, 0.5, np.nan, np.nan, np.nan, 0.03, np.nan, np.nan]
-    np.testing.assert_allclose(found["probability_female"], p)
-    np.testing.assert_array_equal(found["n_faces"], [1, 1, 1, 1, 1, 0, 2, 1, 1, np.nan, np.nan])
-    # The told detector puts one face at (1, 2) and two side by side, 5 pixels wide each.
-    np.testing.assert_array_equal(found.loc[0, ["x0", "y0", "x1", "y1"]].astype(float), [1, 2, 6, 7])
-    assert found.loc[[5, 6, 9], ["x0", "y0", "x1", "y1"]].isna().all(axis=None)
-    assert list(found["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(found["boxes"][5]) == 0
+    np.testing.assert_allclose(result["probability_female"], p)
+    np.testing.assert_array_equal(result["n_faces"], [1, 1, 1, 1, 1, 0, 2, 1, 1, np.nan, np.nan])
+    # The pixel detector puts one face at (1, 2) and two side by side, 5 pixels wide each.
+    np.testing.assert_array_equal(result.loc[0, ["x0", "y0", "x1", "y1"]].astype(float), [1, 2, 6, 7])
+    assert result.loc[[5, 6, 9], ["x0", "y0", "x1", "y1"]].isna().all(axis=None)
+    assert list(result["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(result["boxes"][5]) == 0
     # Only images of one face are shown to the gender model: seven of eleven, one of them too small to count.
     assert sum(len(shapes) for shapes in gender.shapes) == 7
-    np.testing.assert_array_equal(found["image_width"], [20] * 9 + [np.nan] * 2)
+    np.testing.assert_array_equal(result["image_width"], [20] * 9 + [np.nan] * 2)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_what_is_judged_is_not_judged_again(run):
+def test_judge_people_reads_cached_answers(run):
     first = run()
     # The speed does not matter, nor do other judges.
-    others = {
+    unrelated_settings = {
         "annotations": "r.csv",
         "extra_judges": ("annotations:r.csv",),
         "questions_file": "q.yaml",
         "question_model": "endpoint:a",
     }
-    again = run(allowed=False, batch_size=7, skin_tone="none", **others)
-    pd.testing.assert_frame_equal(first, again)
+    repeated = run(allowed=False, batch_size=7, skin_tone="none", **unrelated_settings)
+    pd.testing.assert_frame_equal(first, repeated)
     with pytest.raises(AssertionError, match="computed again"):
         run(allowed=False, faces="other")
 
 
-def test_outcomes_count_what_never_occurs_and_every_image():
+def test_count_statuses_includes_zero_counts():
     judged = pd.DataFrame({"status": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
-    found = count_statuses(judged, ["occupation"]).set_index(["occupation", "status"])
-    assert len(found) == 2 * 7
-    assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
-    assert found.loc[("nurse", "judged"), "percent"] == 75
-    assert found.loc[("pilot", "blocked"), ["n", "percent"]].tolist() == [0, 0]
+    result = count_statuses(judged, ["occupation"]).set_index(["occupation", "status"])
+    assert len(result) == 2 * 7
+    assert result.loc["nurse", "n"].sum() == 4 and result.loc["pilot", "n"].sum() == 1
+    assert result.loc[("nurse", "judged"), "percent"] == 75
+    assert result.loc[("pilot", "blocked"), ["n", "percent"]].tolist() == [0, 0]
     # Wilson, 3 of 4 at 95%, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
-    assert found.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
-    assert found.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
+    assert result.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
+    assert result.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
 
 
-def test_settings_refuse_what_cannot_be():
-    for wrong, message in (
+def test_judge_settings_refuse_invalid_values():
+    for invalid, message in (
         ({"threshold": 0.4}, r"threshold is 0\.4; it must be 0\.5 to 1"),
         ({"class_prompts": ("A photo of a man",)}, "set it to two prompts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
     ):
         with pytest.raises(ParameterError, match=message):
-            JudgeSettings(**wrong)
+            JudgeSettings(**invalid)
 
 
-def test_parse_skin_tone_judge_unknown_name_lists_allowed():
+def test_parse_unknown_skin_tone_judge_lists_allowed():
     allowed = "'pixels', 'none', endpoint:NAME, plugin:NAME, annotations:NAME"
     for name in ("pixel", "vqa:owner/name"):
         with pytest.raises(ParameterError, match=rf"judging.skin_tone is '{name}', but no judge .*{allowed}"):
@@ -118,7 +118,7 @@ def test_parse_skin_tone_judge_unknown_name_lists_allowed():
         assert parse(name, "judging.skin_tone").name == name
 
 
-def test_raters_as_the_judge(tmp_path):
+def test_annotation_judge_takes_majority_of_annotators(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text(
         "image,source,occupation,ana,ben,cid\n"
@@ -132,15 +132,15 @@ def test_raters_as_the_judge(tmp_path):
     ids = ["=f", "e", "d", "c", "b", "a", "elsewhere"]
     requested, cache = pd.DataFrame({"image_id": ids, "position": 1}), ResultCache(tmp_path / "cache")
     images = ArrayImages([np.zeros((4, 4, 3), np.uint8)] * len(ids), ids)
-    found = judge_people(images, requested, AnnotationJudge(f"annotations:{path}"), cache=cache)
-    assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
-    assert list(found["status"]) == ["judged", "unannotated", *["uncertain"] * 2, *["judged"] * 2, "unannotated"]
-    assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
-    counts = count_statuses(found.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
+    result = judge_people(images, requested, AnnotationJudge(f"annotations:{path}"), cache=cache)
+    assert list(result["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
+    assert list(result["status"]) == ["judged", "unannotated", *["uncertain"] * 2, *["judged"] * 2, "unannotated"]
+    assert list(result["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
+    counts = count_statuses(result.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
     assert counts["unannotated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
 
 
-def test_skin_tones_of_annotators_are_those_that_most_name(tmp_path):
+def test_skin_tone_of_annotators_is_majority(tmp_path):
     path = tmp_path / "tones.csv"
     rows = ["a,1,ana,7", "a,1,ben,7", "a,1,cid,2", "a,2,ana,1", "a,2,ben,3", "b,1,ana,unsure", "c,1,ana,10"]
     texts = [row.replace(",", ",skin tone,", 1) for row in rows]
@@ -154,7 +154,7 @@ def test_skin_tones_of_annotators_are_those_that_most_name(tmp_path):
     assert set(tones["judge"]) == {judge.name}
 
 
-def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
+def test_annotation_folder_digest_covers_names_and_contents(tmp_path):
     def digest(**files):
         folder = tmp_path / "-".join(files)
         folder.mkdir(exist_ok=True)
@@ -163,13 +163,13 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         return parse(f"annotations:{folder}", "judging.gender").digest()
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
-    found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
-    assert len({*found, digest(a="", d="")}) == 4
+    result = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
+    assert len({*result, digest(a="", d="")}) == 4
     assert digest(a="", d="") == digest(a="", d="")
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
+def test_judge_people_loads_models_by_name(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
     judging = JudgeSettings(min_face_score=0.0, threshold=0.5)
@@ -177,16 +177,18 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     judges = parse(str(clip_folder), "judging.gender", options), parse(str(detector_folder), "judging.faces", options)
     source = ArrayImages(images)
     requested = source.table.assign(position=1)
-    found = judge_people(source, requested, *judges, cache=ResultCache(tmp_path), progress=False)
+    result = judge_people(source, requested, *judges, cache=ResultCache(tmp_path), progress=False)
     faces = judges[1].faces(images)
-    assert [len(each) for each in faces] == list(found["n_faces"])
+    assert [len(image_faces) for image_faces in faces] == list(result["n_faces"])
     # One face, of any size, and a probability of at least 0.5.
-    lone = found["n_faces"] == 1
-    assert (found.loc[~lone, "status"] == np.where(found.loc[~lone, "n_faces"] == 0, "no_face", "several_faces")).all()
-    assert set(found.loc[lone, "status"]) <= {"judged", "small_face"}
+    lone = result["n_faces"] == 1
+    assert (
+        result.loc[~lone, "status"] == np.where(result.loc[~lone, "n_faces"] == 0, "no_face", "several_faces")
+    ).all()
+    assert set(result.loc[lone, "status"]) <= {"judged", "small_face"}
 
 
-def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
+def test_judge_digest_depends_on_weights(tmp_path, monkeypatch):
     def unheard(*_, **__):
         raise ConnectionError("no network")
 
@@ -221,12 +223,12 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
         ("judging.extra_judges", "anotations:a.csv", "annotations:a.csv"),
     ],
 )
-def test_parse_misspelt_judge_names_the_nearest(setting, name, nearest):
+def test_parse_misspelt_judge_names_nearest(setting, name, nearest):
     message = f"{re.escape(f'{setting} is {name!r}, but no judge')}.*{re.escape(f'Did you mean {nearest!r}?')}"
     with pytest.raises(ParameterError, match=message):
         parse(name, setting)
 
 
-def test_parse_names_of_open_clip_and_of_the_hub_are_not_misspelt():
+def test_parse_open_clip_and_hub_names_are_accepted():
     for name in ("ViT-L-14:openai", "owner/dlibb", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K"):
         assert parse(name, "judging.gender").name == name

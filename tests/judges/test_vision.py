@@ -1,4 +1,4 @@
-"""A vision model as judge: what it is shown and asked, what counts as an answer, what it costs, and what is kept."""
+"""A vision model as judge: images and questions sent, accepted answers, cost, and caching."""
 
 import json
 
@@ -38,36 +38,36 @@ def loopback(monkeypatch):
 def model(tmp_path):
     """Return a judge behind an endpoint, by its settings."""
 
-    def _model(server, *, price=0.0, limit=0.0, person_view="position", concurrency=4, key_env="", **more):
+    def _model(server, *, price=0.0, limit=0.0, person_view="position", concurrency=4, key_env="", **extra):
         at = EndpointSettings(url=server.url, api_key_env=key_env, timeout=5.0, concurrency=concurrency)
-        settings = VisionSettings(person_view=person_view, price=price, cost_limit=limit, **more)
+        settings = VisionSettings(person_view=person_view, price=price, cost_limit=limit, **extra)
         return VisionJudge("endpoint:eye", JudgeOptions(vision=settings, endpoint=at, cache=tmp_path))
 
     return _model
 
 
-def coloured(*reds):
-    """Return pictures that a fake model tells apart by their red, in steps of 25."""
+def plain_images(*reds):
+    """Return images that a fake model distinguishes by their red, in steps of 25."""
     return [np.full((40, 60, 3), (red * 25, 100, 200), np.uint8) for red in reds]
 
 
-TEN = coloured(*range(1, 11))
+TEN_IMAGES = plain_images(*range(1, 11))
 
 
 def red(picture):
     return round(float(picture[20, 30, 0]) / 25)
 
 
-def asked_of(n, positions=1):
+def request_rows(n, positions=1):
     rows = [(str(k), at) for k in range(n) for at in range(1, positions + 1)]
     return pd.DataFrame(rows, columns=["image_id", "position"]).assign(phrase="nurse")
 
 
 @pytest.fixture
-def judged_by(tmp_path):
+def run_judge(tmp_path):
     def _judged(judge, images, n, positions=1):
         detector, options = Judge("given"), {"cache": ResultCache(tmp_path), "progress": False}
-        return judge_people(ArrayImages(images), asked_of(n, positions), judge, detector, **options)
+        return judge_people(ArrayImages(images), request_rows(n, positions), judge, detector, **options)
 
     return _judged
 
@@ -76,13 +76,13 @@ def judged_by(tmp_path):
 def ask_once(tmp_path):
     """Ask a model one question about one image."""
     units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-    return lambda judge: ask_about(ArrayImages(coloured(0)), units, judge, cache=ResultCache(tmp_path))
+    return lambda judge: ask_about(ArrayImages(plain_images(0)), units, judge, cache=ResultCache(tmp_path))
 
 
-def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by, model):
+def test_vision_question_is_closed_and_hides_prompt(run_judge, model):
     answers = ["female", "male", "unclear", "nobody"]
     with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
-        judged = judged_by(model(server), coloured(0, 1, 2, 3), 4)
+        judged = run_judge(model(server), plain_images(0, 1, 2, 3), 4)
     assert judged["status"].tolist() == ["judged", "judged", "uncertain", "no_face"]
     assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
     assert judged["probability_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
@@ -92,21 +92,21 @@ def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judge
     assert schema["properties"]["answer"]["enum"] == answers and server.requests[0]["temperature"] == 0
 
 
-def test_of_two_people_it_is_told_the_place_or_shown_the_part(model, tmp_path):
+def test_vision_person_view_names_position_or_crops(model, tmp_path):
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     boxes = {1: (10, 5, 30, 25), 2: (50, 5, 70, 25)}
-    whom = pd.DataFrame([["0", at, *box, 80] for at, box in boxes.items()])
-    whom.columns = ["image_id", "position", "x0", "y0", "x1", "y1", "image_width"]
+    people_rows = pd.DataFrame([["0", at, *box, 80] for at, box in boxes.items()])
+    people_rows.columns = ["image_id", "position", "x0", "y0", "x1", "y1", "image_width"]
     images = ArrayImages([picture])
     with FakeVision(lambda *_: "unclear").running() as server:
         for view in ("position", "crop"):
             judge = model(server, person_view=view)
-            units = question_units(whom, vision.GENDER, ("female", "male"), judge)
+            units = question_units(people_rows, vision.GENDER, ("female", "male"), judge)
             ask_about(images, units, judge, cache=ResultCache(tmp_path))
-    whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
-    asked = question_units(whom, "A hat?", ("yes", "no"), model(server))["question"]
-    assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
+    people_rows = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
+    question_texts = question_units(people_rows, "A hat?", ("yes", "no"), model(server))["question"]
+    assert question_texts[3] == "About the person, number 4 from the left, in the picture: A hat?"
     messages = [r["messages"][0] for r in server.requests]
     texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
     assert sorted(texts) == [f"About the person on the {side} in the picture" for side in ("left", "right")]
@@ -117,23 +117,23 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(model, tmp_path):
     assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
 
 
-def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, model, monkeypatch):
+def test_vision_crop_requires_matching_face_count(run_judge, model, monkeypatch):
     # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
     boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
-    found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
-    found = found.assign(status=["", "", "", "unreadable"], image_width=80.0, image_height=40.0)
-    found["landmarks"] = [f"[{', '.join(['[]'] * (len(box) // 4))}]" for box in boxes]
-    monkeypatch.setattr(people, "find_faces", lambda *_, **__: found)
+    result = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
+    result = result.assign(status=["", "", "", "unreadable"], image_width=80.0, image_height=40.0)
+    result["landmarks"] = [f"[{', '.join(['[]'] * (len(box) // 4))}]" for box in boxes]
+    monkeypatch.setattr(people, "find_faces", lambda *_, **__: result)
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
-        judged = judged_by(model(server, person_view="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
+        judged = run_judge(model(server, person_view="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
     assert judged["status"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
 
 
-def test_an_answer_is_one_of_the_list():
+def test_find_choice_returns_one_listed_answer():
     said = {
         "female": ('{"answer": "female"}', "Female.", "The person looks female to me"),
         "male": ('```json\n{"answer": "Male"}\n```',),
@@ -145,8 +145,8 @@ def test_an_answer_is_one_of_the_list():
     said[""] += ("non-female", "hardly male", "I doubt the person is female.", "anything but female", "female?")
     said[""] += ("It could be female", '{"answer": "male"} {"answer": "female"}', '{"answer":"male","answer":"female"}')
     said["male"] += ('Two people. {"answer": "male"} {"answer": "male"}',)
-    for found, texts in said.items():
-        assert [find_choice(text, ("female", "male", "unclear")) for text in texts] == [found] * len(texts)
+    for result, texts in said.items():
+        assert [find_choice(text, ("female", "male", "unclear")) for text in texts] == [result] * len(texts)
     # The longer of two answers counts, and no is one.
     for text in ("dark brown", "dark brown, I think"):
         assert find_choice(text, ("brown", "dark brown")) == "dark brown"
@@ -158,28 +158,28 @@ def test_an_answer_is_one_of_the_list():
         assert find_choice(json.dumps({"answer": answer}), form) == find_choice(answer, form) == answer
 
 
-def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by, model):
-    refused = 200, {}, json.dumps({"choices": [REFUSAL]})
-    replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
+def test_vision_invalid_answer_is_retried_then_unanswered(run_judge, model):
+    refusal = 200, {}, json.dumps({"choices": [REFUSAL]})
+    replies = {0: completion("A person."), 1: refusal, 2: failure(413, "too large")}
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
-        images = [*coloured(0, 1, 2, 3), UnreadableImage("damaged")]
-        judged, again = (judged_by(model(server), images, 5) for _ in range(2))
+        images = [*plain_images(0, 1, 2, 3), UnreadableImage("damaged")]
+        judged, repeated = (run_judge(model(server), images, 5) for _ in range(2))
     assert judged["status"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
     assert judged["reason"][0] == "no answer of the list: A person."
     assert "refused" in judged["reason"][1] and "413" in judged["reason"][2]
-    # Three readings of the first, and one of each of the others; nothing is asked again.
+    # Three attempts for the first, and one for each of the others; no request is repeated.
     assert len(server.requests) == 6
-    pd.testing.assert_frame_equal(judged, again)
+    pd.testing.assert_frame_equal(judged, repeated)
 
 
-def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_by, model, tmp_path):
+def test_vision_cost_limit_stops_and_resumes(run_judge, model, tmp_path):
     with FakeVision(lambda *_: "female").running() as server:
         with pytest.raises(RunError, match=r"cost limit of 0\.5; 0\.5 is already spent"):
-            judged_by(model(server, price=0.1, limit=0.5), TEN, 10)
+            run_judge(model(server, price=0.1, limit=0.5), TEN_IMAGES, 10)
         assert len(server.requests) == 5
-        found = judged_by(model(server, price=0.1, limit=1.0), TEN, 10)
-    # What was answered before the limit is kept, and not paid for again.
-    assert len(server.requests) == 10 and (found["gender"] == "female").all()
+        result = run_judge(model(server, price=0.1, limit=1.0), TEN_IMAGES, 10)
+    # Answers before the limit are cached, and not paid for again.
+    assert len(server.requests) == 10 and (result["gender"] == "female").all()
     (spent,) = summary(tmp_path)
     assert spent["spent"] == 1.0 and spent["images"] == "none"
 
@@ -187,7 +187,7 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_b
 @pytest.mark.parametrize(
     ("price", "limit", "said"), [(None, 1.0, "is unknown. Set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
-def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, model, price, limit, said):
+def test_vision_without_price_or_budget_asks_nothing(ask_once, model, price, limit, said):
     with FakeVision(lambda *_: "female").running() as server:
         poor = model(server, price=price, limit=limit)
         for ask in (poor.check, lambda: ask_once(poor)):
@@ -204,39 +204,41 @@ def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, mod
     ],
     ids=["one of them", "most of them"],
 )
-def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, model, reply, fails, said):
-    broken = {"is": True}
-    with FakeVision(lambda picture, *_: reply if broken["is"] and fails(red(picture)) else "male").running() as server:
-        # One after the other: where nothing has been answered yet, what fails is told otherwise.
+def test_vision_server_failure_stops_and_caches_answers(run_judge, model, reply, fails, said):
+    server_state = {"is": True}
+    with FakeVision(
+        lambda picture, *_: reply if server_state["is"] and fails(red(picture)) else "male"
+    ).running() as server:
+        # One at a time: without any answer yet, a failure has another message.
         judging = model(server, concurrency=1)
         with pytest.raises(RunError, match=said):
-            judged_by(judging, TEN, 10)
-        broken["is"] = False
-        before = len(server.requests)
-        judged = judged_by(judging, TEN, 10)
-    assert (judged["gender"] == "male").all() and len(server.requests) - before == sum(map(fails, range(1, 11)))
+            run_judge(judging, TEN_IMAGES, 10)
+        server_state["is"] = False
+        n_before = len(server.requests)
+        judged = run_judge(judging, TEN_IMAGES, 10)
+    assert (judged["gender"] == "male").all() and len(server.requests) - n_before == sum(map(fails, range(1, 11)))
 
 
-def test_other_ways_of_asking_are_other_answers(ask_once, model):
+def test_vision_cache_depends_on_request_settings(ask_once, model):
     with FakeVision(lambda *_: "female").running() as server:
-        for more in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
-            ask_once(model(server, **more))
+        for extra in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
+            ask_once(model(server, **extra))
     assert len(server.requests) == 4
     assert "temperature" not in server.requests[2]
     assert server.requests[3]["messages"][0]["content"][1]["image_url"]["detail"] == "low"
 
 
-def test_skin_tones_are_of_the_scale_or_have_a_reason(model, tmp_path):
+def test_vision_skin_tones_are_numbers_or_reasons(model, tmp_path):
     answers = ["3", "10", "unclear", "nobody"]
-    whom = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
+    people_rows = request_rows(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
     with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
-        images, cache = ArrayImages(coloured(0, 1, 2, 3)), ResultCache(tmp_path)
-        tones = skin_tone.judge_skin_tones(images, whom, model(server), cache=cache)
+        images, cache = ArrayImages(plain_images(0, 1, 2, 3)), ResultCache(tmp_path)
+        tones = skin_tone.judge_skin_tones(images, people_rows, model(server), cache=cache)
     assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
     assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
 
 
-def test_questions_have_unclear_beside_their_answers(tmp_path):
+def test_read_questions_adds_unclear_answer(tmp_path):
     file = tmp_path / "q.yaml"
     file.write_text(
         "- {name: hat, question: 'A hat?', answers: [yes, no, Unclear]}\n"
@@ -262,24 +264,26 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
         ("- &a {name: a, question: 'A?', answers: [yes, no]}\n- *a", "two questions called 'a'"),
     ],
 )
-def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, said):
+def test_read_questions_invalid_file_is_refused(tmp_path, text, said):
     (tmp_path / "q.yaml").write_text(text)
     with pytest.raises(InputError) as error:
         read_questions(tmp_path / "q.yaml")
     assert said in str(error.value)
 
 
-def test_an_image_that_several_things_are_asked_about_is_packed_once(model, tmp_path, monkeypatch):
-    packed, whole = [], chat.image_message
-    monkeypatch.setattr(chat, "image_message", lambda *given, **how: packed.append(1) or whole(*given, **how))
+def test_vision_packs_image_once_for_several_questions(model, tmp_path, monkeypatch):
+    packed_images, original = [], chat.image_message
+    monkeypatch.setattr(
+        chat, "image_message", lambda *args, **kwargs: packed_images.append(1) or original(*args, **kwargs)
+    )
     units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
     units["answers"] = ["", '["yes", "no"]', "", ""]
     with FakeVision(lambda *_: "yes").running() as server:
-        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), cache=ResultCache(tmp_path))
-    assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
+        result = ask_about(ArrayImages(plain_images(0, 1)), units, model(server), cache=ResultCache(tmp_path))
+    assert len(packed_images) == 2 and len(server.requests) == 4 and result["answer"].notna().all()
 
 
-def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, model, monkeypatch):
+def test_vision_cached_answers_need_no_key_or_budget(ask_once, model, monkeypatch):
     monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
     with FakeVision(lambda *_: "yes").running() as server:
         first = ask_once(model(server, price=1.0, limit=1.0, key_env="EYE_KEY"))
@@ -290,7 +294,7 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, model,
 
 
 @pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
-def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
+def test_endpoint_judge_is_refused_for_detection_settings(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
     with pytest.raises(ParameterError, match=r"no judge of this kind"):
         ModelUse(setting, "endpoint:eye", judge=pipeline.judge(setting, "endpoint:eye")).files(pipeline)

@@ -1,4 +1,4 @@
-"""BLIP and BLIP-2, asked about images or for a sentence: transformers' own texts, how they are read, and the stage."""
+"""BLIP and BLIP-2 as VQA and captioning models: texts equal transformers', parsing of answers, and the cached stage."""
 
 import shutil
 
@@ -23,7 +23,7 @@ from biaslab.judges.registry import parse
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_questions_are_those_of_table_8():
+def test_vqa_questions_match_table_8():
     assert question("nurse", 1, 1) == "What gender is the nurse in the picture?"
     for n, places in {2: ("left", "right"), 3: ("left", "middle", "right")}.items():
         sides = [f"{'in' if place == 'middle' else 'on'} the {place}" for place in places]
@@ -32,7 +32,7 @@ def test_questions_are_those_of_table_8():
         ]
 
 
-def test_words_decide():
+def test_read_answer_counts_whole_words():
     for gender, texts in (
         # "female" holds "male", "woman" holds "man": only whole words count.
         ("female", ("female", "the nurse is a WOMAN", "a lady's coat", "ladies", "feminine", "female woman")),
@@ -47,7 +47,7 @@ def test_words_decide():
         assert [read_answer(text) for text in texts] == [("unsure", why)] * len(texts)
 
 
-def test_yes_and_no_are_whole_words():
+def test_read_yes_no_counts_whole_words():
     assert [read_yes_no(text)[0] for text in ("yes", "YES!", "Yes, a red tie")] == ["yes"] * 3
     assert [read_yes_no(text)[0] for text in ("No.", "there is no tie", "no, no, no")] == ["no"] * 3
     assert read_yes_no("yes and no") == ("", "answer says both yes and no")
@@ -56,7 +56,7 @@ def test_yes_and_no_are_whole_words():
         assert read_yes_no(text) == ("", "answer says neither yes nor no")
 
 
-class Told:
+class FakeVqa:
     """Answers with the image's first pixel: red per hundred to the left, green to the right."""
 
     TEXTS = ("female", "a man", "male and\nfemale", "two people", "no")
@@ -78,12 +78,12 @@ def picture(left, right=0):
 
 @pytest.fixture
 def images():
-    shown = [picture(0, 1), picture(2, 3), UnreadableImage("truncated"), picture(1), UnreadableImage("blocked")]
-    return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"])
+    arrays = [picture(0, 1), picture(2, 3), UnreadableImage("truncated"), picture(1), UnreadableImage("blocked")]
+    return ArrayImages(arrays, ["two", "odd", "broken", "one", "withheld"])
 
 
-# One question about the image "two" stands apart from the other.
-ASKED = pd.DataFrame(
+# The two questions about the image "two" are not adjacent.
+REQUESTED = pd.DataFrame(
     [
         *(("one", 1, "pilot"), ("two", 2, "nurse"), ("odd", 1, "nurse"), ("odd", 2, "nurse")),
         *(("two", 1, "carpenter"), ("broken", 1, "nurse"), ("withheld", 1, "nurse")),
@@ -94,57 +94,59 @@ ASKED = pd.DataFrame(
 
 @pytest.fixture
 def run(monkeypatch):
-    def _run(images, asked, name, store, told):
-        monkeypatch.setattr(blips, "load", lambda *_, **__: told)
-        return judge_people(images, asked, VqaJudge(f"vqa:{name}"), cache=ResultCache(store), progress=False)
+    def _run(images, requested, name, store, fake):
+        monkeypatch.setattr(blips, "load", lambda *_, **__: fake)
+        return judge_people(images, requested, VqaJudge(f"vqa:{name}"), cache=ResultCache(store), progress=False)
 
     return _run
 
 
-def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path):
-    told = Told()
-    found = run(images, ASKED, named, tmp_path, told)
-    assert list(found) == list(people.COLUMNS)
-    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
-    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
-    assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
+def test_judge_people_by_vqa_keeps_requested_order(run, images, named, tmp_path):
+    fake = FakeVqa()
+    result = run(images, REQUESTED, named, tmp_path, fake)
+    assert list(result) == list(people.COLUMNS)
+    pd.testing.assert_frame_equal(
+        result[["image_id", "position"]], REQUESTED[["image_id", "position"]], check_dtype=False
+    )
+    assert list(result["status"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
+    assert list(result["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
     # The raw text is kept, on one line.
-    assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
-    assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
-    assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
-    assert found[["probability_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
+    assert list(result["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
+    assert list(result["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
+    assert result[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
+    assert result[["probability_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
     # Each image is shown once, and its people are asked about one after the other.
-    assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 1, 2, 2]
-    assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")
+    assert fake.shown == 3 and [k for k, _ in fake.asked[0]] == [0, 1, 1, 2, 2]
+    assert fake.asked[0][0] == (0, "What gender is the pilot in the picture?")
 
 
-def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
-    first = run(images, ASKED, named, tmp_path, Told())
-    again = run(images, ASKED, named, tmp_path, None)  # None cannot answer
-    pd.testing.assert_frame_equal(first, again)
-    # Other images, other questions or other weights are asked anew.
-    other, told = named.parent / "other", Told()
-    other.mkdir(exist_ok=True)
-    (other / "model.safetensors").write_bytes(b"other weights")
-    run(images, ASKED, other, tmp_path, told)
-    run(images, ASKED.assign(phrase="pilot"), named, tmp_path, told)
-    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], named, tmp_path, told)
-    assert len(told.asked) == 3
+def test_vqa_answers_are_cached(run, images, named, tmp_path, monkeypatch):
+    first = run(images, REQUESTED, named, tmp_path, FakeVqa())
+    repeated = run(images, REQUESTED, named, tmp_path, None)  # None cannot answer
+    pd.testing.assert_frame_equal(first, repeated)
+    # Other images, questions or weights are computed again.
+    other_folder, fake = named.parent / "other", FakeVqa()
+    other_folder.mkdir(exist_ok=True)
+    (other_folder / "model.safetensors").write_bytes(b"other weights")
+    run(images, REQUESTED, other_folder, tmp_path, fake)
+    run(images, REQUESTED.assign(phrase="pilot"), named, tmp_path, fake)
+    run(ArrayImages([picture(0, 0)], ["one"]), REQUESTED[:1], named, tmp_path, fake)
+    assert len(fake.asked) == 3
     monkeypatch.setattr(people, "_SHARD_ROWS", 2)
-    pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
+    pd.testing.assert_frame_equal(run(images, REQUESTED, named, tmp_path, FakeVqa()), first)
 
 
-def test_nothing_to_ask_needs_no_model(run, images, named, tmp_path):
-    found = run(images, ASKED[-2:], named, tmp_path, None)
-    assert found["status"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
-    none = run(images, ASKED[:0], named, tmp_path, None)
-    assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
+def test_vqa_without_questions_loads_no_model(run, images, named, tmp_path):
+    result = run(images, REQUESTED[-2:], named, tmp_path, None)
+    assert result["status"].tolist() == ["unreadable", "blocked"] and (result["answer"] == "").all()
+    no_rows = run(images, REQUESTED[:0], named, tmp_path, None)
+    assert no_rows.empty and no_rows.dtypes.to_dict() == result.dtypes.to_dict()
 
 
-OF = [0, 0, 1, 2, 3, 4, 4]
-WHOM = [("nurse", 1, 2), ("carpenter manager", 2, 2), ("pilot", 1, 1), ("nurse", 1, 1)]
-WHOM += [("carpenter manager", 1, 1), ("nurse", 1, 2), ("pilot", 2, 2)]
-QUESTIONS = [question(*whom) for whom in WHOM]
+IMAGE_INDEX = [0, 0, 1, 2, 3, 4, 4]
+PERSONS = [("nurse", 1, 2), ("carpenter manager", 2, 2), ("pilot", 1, 1), ("nurse", 1, 1)]
+PERSONS += [("carpenter manager", 1, 1), ("nurse", 1, 2), ("pilot", 2, 2)]
+QUESTIONS = [question(*person) for person in PERSONS]
 
 
 BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
@@ -156,85 +158,88 @@ BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
     [
         ("blip", "vqa", "BlipForQuestionAnswering", "{}"),
         *((language, "vqa", BLIP2, PROMPT) for language in ("opt", "t5")),
-        # BLIP is given no text at all, BLIP-2 an empty one, from which its language model goes on.
+        # BLIP gets no text, BLIP-2 an empty one that its language model continues.
         ("caption_blip", "captioner", "BlipForConditionalGeneration", None),
         *((language, "captioner", BLIP2, "") for language in ("opt", "t5")),
     ],
 )
-def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, photos, tiny):
+def test_blip_texts_match_transformers_in_any_batch(which, kind, of_class, prompt, photos, tiny):
     import transformers
 
     folder, longest = tiny(which), {"vqa": 20, "captioner": 40}[kind]
-    own = getattr(transformers, of_class).from_pretrained(folder).eval()
+    reference_model = getattr(transformers, of_class).from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    questions = QUESTIONS if kind == "vqa" else [""] * len(OF)
-    given = [prompt and prompt.format(asked) for asked in questions]
-    expected = [own_text(own, processor, photos[k], text, longest) for k, text in zip(OF, given, strict=True)]
+    questions = QUESTIONS if kind == "vqa" else [""] * len(IMAGE_INDEX)
+    prompts = [prompt and prompt.format(requested) for requested in questions]
+    expected = [
+        own_text(reference_model, processor, photos[k], text, longest)
+        for k, text in zip(IMAGE_INDEX, prompts, strict=True)
+    ]
     assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
     # Captions have the whole length that they may have, which is more than an answer's.
     assert kind == "vqa" or max(len(text.split()) for text in expected) > 20
     model = blips.load(folder, kind, device="cpu")
-    assert model.ask(photos, OF, questions) == expected
+    assert model.ask(photos, IMAGE_INDEX, questions) == expected
     assert model.ask(photos[:1], [0], questions[:1]) == expected[:1]
 
 
 @pytest.mark.long
-def test_retriever_embeddings_are_the_cosines_of_transformers(photos, tmp_path):
+def test_retriever_embeddings_match_transformers(photos, tmp_path):
     import torch
     import transformers
 
     folder, texts = save_retriever(tmp_path), ["woman on the left", "a nurse", "a person in the picture ?"]
-    own = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
+    reference_model = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     judge = parse(str(folder), "dalleval.retriever", JudgeOptions(device="cpu"))
     assert judge.files()[0].files["model.safetensors"]
-    embedded, said = judge.embed(photos), judge.classifier.text_embeddings(texts)
+    image_vectors, said = judge.embed(photos), judge.classifier.text_embeddings(texts)
     # Three queries of eight numbers: transformers takes the nearest of them.
-    assert embedded.shape == (5, 3 * 8) and said.shape == (3, 8)
-    cosines = (embedded.reshape(5, 3, 8) @ said.T).max(axis=1)
+    assert image_vectors.shape == (5, 3 * 8) and said.shape == (3, 8)
+    cosines = (image_vectors.reshape(5, 3, 8) @ said.T).max(axis=1)
     for i, photo in enumerate(photos):
         pixels = processor.image_processor(photo, return_tensors="pt")["pixel_values"]
         for j, text in enumerate(texts):
             tokens = processor.tokenizer(text, return_tensors="pt")
             with torch.no_grad():
-                score = own(pixels, tokens["input_ids"], tokens["attention_mask"]).logits_per_image
+                score = reference_model(pixels, tokens["input_ids"], tokens["attention_mask"]).logits_per_image
             assert cosines[i, j] == pytest.approx(score.item(), abs=1e-5)
     assert np.ptp(cosines) > 0.01, "the random model must tell images and texts apart"
 
 
-def test_retriever_of_another_kind_is_refused(tiny):
+def test_retriever_of_other_kind_is_refused(tiny):
     judge = parse(tiny("opt"), "dalleval.retriever", JudgeOptions(device="cpu"))
     with pytest.raises(ParameterError, match="this kind: BLIP or BLIP-2 for retrieval"):
         judge.files()
 
 
-def described(photos, name, store, setting="dalleval.captioner"):
+def ask_images(photos, name, store, setting="dalleval.captioner"):
     images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
     units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
     judge = parse(name, setting, JudgeOptions(device="cpu"))
-    found = ask_about(images, units, judge, cache=ResultCache(store), progress=False)
-    return found["answer"].tolist()
+    result = ask_about(images, units, judge, cache=ResultCache(store), progress=False)
+    return result["answer"].tolist()
 
 
-def test_a_sentence_is_no_answer_of_the_same_model(tiny, photos, tmp_path):
-    """BLIP-2 does both: an empty question about an image is another text than none."""
-    answered, said = (described(photos, tiny("opt"), tmp_path, f"dalleval.{of}") for of in ("vqa", "captioner"))
-    assert said != answered
-    assert said == described(photos, tiny("opt"), tmp_path / "apart")
+def test_captioner_and_vqa_answers_are_cached_apart(tiny, photos, tmp_path):
+    """BLIP-2 does both: an empty question is not the same as no question."""
+    vqa_answers, said = (ask_images(photos, tiny("opt"), tmp_path, f"dalleval.{of}") for of in ("vqa", "captioner"))
+    assert said != vqa_answers
+    assert said == ask_images(photos, tiny("opt"), tmp_path / "apart")
 
 
-def changed(folder, made, edit):
+def copy_with_edit(folder, target, edit):
     """Copy a model to ``made`` with other weights."""
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(folder, made)
-    weights = load_file(made / "model.safetensors")
+    shutil.copytree(folder, target)
+    weights = load_file(target / "model.safetensors")
     edit(weights)
-    save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
-    return made
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    return target
 
 
-def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tmp_path):
+def test_blip_models_of_other_kind_are_refused(tiny, detector_folder, photos, tmp_path):
     blip, caption_blip = tiny("blip"), tiny("caption_blip")
     for folder, kind, message in (
         (blip, "captioner", "'BlipForQuestionAnswering'.* this kind: BLIP or BLIP-2 for captions"),
@@ -243,27 +248,27 @@ def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tm
     ):
         with pytest.raises(ParameterError, match=message):
             blips.load(str(folder), kind)
-    # Where the configuration does not say, the weights do.
+    # If the configuration has no architecture, the weights identify it.
     for folder, kind, message in ((blip, "captioner", "too many"), (caption_blip, "vqa", "lacks")):
         bare = shutil.copytree(folder, tmp_path / kind)
         text = (bare / "config.json").read_text()
         (bare / "config.json").write_text(text.replace('"architectures"', '"built"'))
         with pytest.raises(ParameterError, match=rf"{message}.* text_encoder"):
             blips.load(str(bare), kind)
-    headless = changed(
+    headless = copy_with_edit(
         caption_blip, tmp_path / "headless", lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight")
     )
     with pytest.raises(ParameterError, match="lacks 1 weights"):
         blips.load(str(headless), "captioner")
     # The embedded models' kinds are known before they are loaded.
     with pytest.raises(ParameterError, match="'mini-vqa' is a vqa model"):
-        described(photos, "mini-vqa", tmp_path)
+        ask_images(photos, "mini-vqa", tmp_path)
     with pytest.raises(ParameterError, match="'mini-captioner' is a captioner model"):
         parse("vqa:mini-captioner", "judging.gender").files()
 
 
-def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):
-    """Checkpoints on the hub still have what transformers used to save beside weights."""
+def test_blip_ignores_buffers_of_old_checkpoints(tiny, photos, tmp_path):
+    """Checkpoints on the hub still contain buffers that transformers used to save with the weights."""
     import torch
 
     def buffers(weights):
@@ -271,6 +276,6 @@ def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):
         weights["text_decoder.bert.embeddings.buffer"] = torch.arange(64)[None]
 
     new = tiny("caption_blip")
-    both = (new, changed(new, tmp_path / "old", buffers))
-    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in both]
+    folders = (new, copy_with_edit(new, tmp_path / "old", buffers))
+    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in folders]
     assert said[0] == said[1]

@@ -1,10 +1,10 @@
-"""Random BLIP and BLIP-2 of one layer, in the formats of the real ones, and images that they tell apart."""
+"""Random BLIP and BLIP-2 of one layer, in the formats of the real ones, and images that they distinguish."""
 
 import numpy as np
 import tiny_pipelines
 
-_SPOKEN = "what gender is the nurse pilot carpenter manager on left right middle in picture ? female male woman man"
-WORDS = (*f"{_SPOKEN} question : answer a no person".split(),)
+_VOCABULARY = "what gender is the nurse pilot carpenter manager on left right middle in picture ? female male woman man"
+WORDS = (*f"{_VOCABULARY} question : answer a no person".split(),)
 _VISION = tiny_pipelines.VISION | {"patch_size": 16}
 _SIZE = {"height": 32, "width": 32}
 
@@ -13,14 +13,14 @@ def tokenizer(words=WORDS, length=40):
     return tiny_pipelines.tokenizer(words, length)
 
 
-def _spread(model, by):
-    """Make random weights large enough that image and question are heard in the answer."""
+def _spread(model, std):
+    """Make random weights large enough that image and question affect the answer."""
     import torch
 
     with torch.no_grad():
         for value in model.parameters():
             if value.dim() > 1:
-                value.normal_(0, by)
+                value.normal_(0, std)
     return model
 
 
@@ -41,7 +41,7 @@ def save_blip(folder, kind="BlipForQuestionAnswering"):
     return folder
 
 
-# Language models of BLIP-2: one goes on from what stands before, the other has an encoder and a decoder.
+# Language models of BLIP-2: one is a decoder only, the other has an encoder and a decoder.
 _OPT = {"hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 _OPT |= {"max_position_embeddings": 80, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 _T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
@@ -98,7 +98,7 @@ def photos():
 
 
 def own_text(model, processor, image, text=None, longest=20):
-    """Return what transformers' own generation says of one image, after ``text`` if there is one."""
+    """Return the text that transformers generates for one image, after ``text`` if given."""
     import torch
 
     inputs = processor(images=image, text=text, return_tensors="pt")

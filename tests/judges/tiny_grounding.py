@@ -8,15 +8,15 @@ SIZE = {"height": 32, "width": 32}
 LABELS = {0: "background", 1: "Dog", 2: "coffee_cup", 3: "person"}
 
 
-# Of an encoder or a decoder.
+# Sizes of an encoder or a decoder.
 _PART = {"layers": 1, "ffn_dim": 16, "attention_heads": 2}
 
 
-def _named(labels=LABELS):
+def _label_maps(labels=LABELS):
     return {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
 
 
-def _saved(folder, kind, config, *parts, by, seed=4):
+def _save(folder, kind, config, *parts, by, seed=4):
     """Save a random model of a kind, and what prepares its input; its weights are spread ``by`` so much."""
     import torch
 
@@ -39,15 +39,15 @@ def bert_tokenizer():
     places = {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 1012: ".", 1029: "?"}
     places |= {1030 + k: w for k, w in enumerate(WORDS)}
     vocabulary = {places.get(k, f"[unused{k}]"): k for k in range(1030 + len(WORDS))}
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.TemplateProcessing(
+    wordpiece = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    wordpiece.normalizer = normalizers.Lowercase()
+    wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    wordpiece.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 101), ("[SEP]", 102)]
     )
-    made.decoder = decoders.WordPiece()
+    wordpiece.decoder = decoders.WordPiece()
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=256, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=wordpiece, model_max_length=256, **special)
 
 
 def _swin(heads):
@@ -63,9 +63,9 @@ def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
 
     sizes = {"num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [2, 1], "hidden_sizes": [8, 16]}
     sizes |= {"patch_sizes": [7, 3], "strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2]}
-    config = transformers.SegformerConfig(**sizes, decoder_hidden_size=16, **_named(labels))
+    config = transformers.SegformerConfig(**sizes, decoder_hidden_size=16, **_label_maps(labels))
     processor = transformers.SegformerImageProcessor(size=SIZE)
-    return _saved(folder, getattr(transformers, kind), config, processor, by=0.5, seed=2)
+    return _save(folder, getattr(transformers, kind), config, processor, by=0.5, seed=2)
 
 
 def mask2former(folder):
@@ -75,10 +75,10 @@ def mask2former(folder):
     sizes = dict.fromkeys(("feature_size", "mask_feature_size", "hidden_dim"), 32)
     sizes |= dict.fromkeys(("encoder_feedforward_dim", "dim_feedforward"), 16)
     sizes |= {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2, "num_queries": 5}
-    labels = _named({**LABELS, 0: "table"})
+    labels = _label_maps({**LABELS, 0: "table"})
     config = transformers.Mask2FormerConfig(backbone_config=_swin([1, 1, 2, 2]), **sizes, **labels)
     images = transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64})
-    return _saved(folder, transformers.Mask2FormerForUniversalSegmentation, config, images, by=0.4, seed=2)
+    return _save(folder, transformers.Mask2FormerForUniversalSegmentation, config, images, by=0.4, seed=2)
 
 
 def grounding_dino(folder):
@@ -92,7 +92,7 @@ def grounding_dino(folder):
     config = transformers.GroundingDinoConfig(backbone_config=_swin([1, 2]), text_config=text, **sizes)
     images = transformers.GroundingDinoImageProcessor(size=SIZE)
     processor = transformers.GroundingDinoProcessor(images, bert_tokenizer())
-    return _saved(folder, transformers.GroundingDinoForObjectDetection, config, processor, by=0.2)
+    return _save(folder, transformers.GroundingDinoForObjectDetection, config, processor, by=0.2)
 
 
 _CLIP_WORDS = ("a", "photo", "of", "dog", "cup", "red", "hat", "person", "skateboard")
@@ -100,20 +100,20 @@ _SPECIAL = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 _TEXT = TINY | {"vocab_size": len(_CLIP_WORDS) + 4, "max_position_embeddings": 16} | _SPECIAL
 
 
-def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **more):
+def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **extra_config):
     """Save a model that sees images and texts, of the transformers' classes of a name."""
     import transformers
 
-    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=VISION, **more)
+    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=VISION, **extra_config)
     crop = {"crop_size": SIZE} if size is not SIZE else {}
     images = getattr(transformers, f"{name}ImageProcessor")(size=size, **crop)
     words = tiny_blip.tokenizer(_CLIP_WORDS, length=16)
     processor = getattr(transformers, f"{name}Processor")(images, words)
-    return _saved(folder, getattr(transformers, kind), config, processor, by=by)
+    return _save(folder, getattr(transformers, kind), config, processor, by=by)
 
 
 def siglip(folder):
-    """Save a SigLIP, which says of each text by itself how well it fits."""
+    """Save a SigLIP, which scores each text independently."""
     return _two_towers(folder, "Siglip", "SiglipModel", by=0.3, text=_TEXT | {"projection_size": 16})
 
 
@@ -137,7 +137,7 @@ def sam(folder):
     images = transformers.SamImageProcessor(
         size={"longest_edge": 64}, pad_size={"height": 64, "width": 64}, mask_size={"longest_edge": 16}
     )
-    return _saved(folder, transformers.SamModel, config, transformers.SamProcessor(images), by=0.5)
+    return _save(folder, transformers.SamModel, config, transformers.SamProcessor(images), by=0.5)
 
 
 def florence2(folder):
@@ -166,7 +166,7 @@ def florence2(folder):
     processor = transformers.Florence2Processor(
         images, tokenizer, post_processor_config={"description_with_bboxes": {}}
     )
-    return _saved(folder, transformers.Florence2ForConditionalGeneration, config, processor, by=0.3)
+    return _save(folder, transformers.Florence2ForConditionalGeneration, config, processor, by=0.3)
 
 
 SAVED = {f.__name__: f for f in (segformer, mask2former, grounding_dino, siglip, clip, sam, florence2)}

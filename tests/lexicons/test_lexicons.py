@@ -1,4 +1,4 @@
-"""The word lists: what they hold, and the grammar around them."""
+"""The word lists: their contents, and grammar functions."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from biaslab import lexicons, reference
 from biaslab.errors import ParameterError, UnknownNameError
 
 
-def test_the_paper_s_lists():
+def test_lexicons_match_paper_lists():
     # Table 4 and the per-occupation table list the same 62.
     occupations = lexicons.load("paradox_occupations")
     assert len(occupations) == len(set(occupations)) == 62
@@ -28,14 +28,14 @@ def test_the_paper_s_lists():
 
 
 @pytest.mark.parametrize("name", lexicons.names())
-def test_every_list_is_clean(name):
+def test_load_lists_are_clean_and_immutable(name):
     entries = lexicons.load(name)
     groups = [v for v in entries.values() if isinstance(v, tuple)] if hasattr(entries, "values") else [entries]
     for group in groups:
         assert len(set(group)) == len(group)
         assert all(entry == entry.strip() and entry for entry in group)
     assert lexicons.source(name)
-    # Loaded once, and nobody can change it.
+    # Loaded once, and immutable.
     assert lexicons.load(name) is entries
     assert isinstance(entries, tuple) or not hasattr(entries, "__setitem__")
 
@@ -52,25 +52,30 @@ def test_every_list_is_clean(name):
         ("a/an [OCCUPATION] at work", "artist", "An artist at work"),
     ],
 )
-def test_prompts_filled(prompt, occupation, text):
+def test_fill_inserts_occupation_and_article(prompt, occupation, text):
     assert lexicons.fill(lexicons.load("paradox_prompts").get(prompt, prompt), occupation) == text
 
 
-def test_articles():
+def test_article_follows_pronunciation():
     an = "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"
     a = "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"
     assert [{lexicons.article(phrase) for phrase in phrases.split(", ")} for phrases in (an, a)] == [{"an"}, {"a"}]
 
 
-def test_plurals():
+def test_plurals_of_regular_and_irregular_nouns():
     for many in ("nurses", "fashion designers", "attorneys", "ceos", "shaman's aides"):
         assert lexicons.plurals(many.removesuffix("s")) == (many,)
-    other = {"secretary": ("secretaries",), "fireman": ("firemen",), "coach": ("coaches",), "boss": ("bosses",)}
-    other |= {"salesperson": ("salespeople", "salespersons")}
-    assert {one: lexicons.plurals(one) for one in other} == other
+    expected_plurals = {
+        "secretary": ("secretaries",),
+        "fireman": ("firemen",),
+        "coach": ("coaches",),
+        "boss": ("bosses",),
+    }
+    expected_plurals |= {"salesperson": ("salespeople", "salespersons")}
+    assert {noun: lexicons.plurals(noun) for noun in expected_plurals} == expected_plurals
 
 
-def test_bad_input_is_named():
+def test_lexicons_invalid_input_is_named():
     with pytest.raises(UnknownNameError, match=r"'gender_word'. Did you mean 'gender_words'"):
         lexicons.load("gender_word")
     with pytest.raises(ParameterError, match=r"'A photo' has no \[OCCUPATION\]"):

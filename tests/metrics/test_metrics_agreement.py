@@ -1,4 +1,4 @@
-"""Agreement: pair-by-pair loops, the libraries, and intervals against redrawn items and a known truth."""
+"""Agreement: pair-by-pair loops, the libraries, and intervals against resampled items and ground truth."""
 
 import itertools
 
@@ -40,26 +40,26 @@ def _ratings(rng, items=60, annotators=4, accuracy=0.8, missing=0.0, prior=(0.45
 
 
 @pytest.mark.parametrize("labels", [LABELS, BINARY])
-def test_values_are_those_of_the_libraries_and_of_a_loop_over_pairs(labels):
-    ratings, how = _ratings(np.random.default_rng(1), items=120, missing=0.2), {"seed": 0, "replicates": 50}
-    given = [[r for r in item if r in labels] for item in ratings]
-    paired = [item for item in given if len(item) > 1]
-    complete = np.array([item for item in given if len(item) == 4], dtype=str)
+def test_agreement_values_equal_libraries(labels):
+    ratings, options = _ratings(np.random.default_rng(1), items=120, missing=0.2), {"seed": 0, "replicates": 50}
+    item_labels = [[r for r in item if r in labels] for item in ratings]
+    paired = [item for item in item_labels if len(item) > 1]
+    complete = np.array([item for item in item_labels if len(item) == 4], dtype=str)
     both = [pair for pair in ratings[:, :2] if set(pair) <= set(labels)]
     codes = [[labels.index(r) if r in labels else np.nan for r in item] for item in ratings]
     alpha = krippendorff.alpha(np.transpose(codes), level_of_measurement="nominal")
-    alike = [np.mean([a == b for a, b in itertools.combinations(item, 2)]) for item in paired]
+    agreement = [np.mean([a == b for a, b in itertools.combinations(item, 2)]) for item in paired]
     for result, expected, items, annotators in (
-        (krippendorff_alpha(ratings, labels, **how), alpha, paired, 4),
-        (fleiss_kappa(ratings, labels, **how), statsmodels_fleiss(aggregate_raters(complete)[0]), complete, 4),
-        (cohen_kappa(*ratings[:, :2].T, labels, **how), cohen_kappa_score(*zip(*both, strict=True)), both, 2),
-        (percent_agreement(ratings, labels, **how), 100 * np.mean(alike), paired, 4),
+        (krippendorff_alpha(ratings, labels, **options), alpha, paired, 4),
+        (fleiss_kappa(ratings, labels, **options), statsmodels_fleiss(aggregate_raters(complete)[0]), complete, 4),
+        (cohen_kappa(*ratings[:, :2].T, labels, **options), cohen_kappa_score(*zip(*both, strict=True)), both, 2),
+        (percent_agreement(ratings, labels, **options), 100 * np.mean(agreement), paired, 4),
     ):
         assert result.value == pytest.approx(expected)
         assert (result.n_items, result.n_annotators, result.reason) == (len(items), annotators, "")
 
 
-def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
+def test_percent_agreement_omits_ties():
     votes = ["male", "tie", "female", "unannotated"]
     judge = ["male", "male", "male", "male"]
     # items 1 and 3 remain, one agrees
@@ -67,7 +67,7 @@ def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
     assert (result.value, result.n_items) == (50.0, 2)
 
 
-def test_ratings_may_be_a_frame_with_pandas_missing_values():
+def test_krippendorff_alpha_accepts_frames_with_missing_values():
     frame = pd.DataFrame({"r1": ["female", "male", None, "male"], "r2": ["female", "male", "male", "female"]})
     expected = krippendorff_alpha(frame.to_numpy(dtype=object), seed=0, replicates=50)
     for ratings in (frame, frame.astype("string"), frame.astype("category")):
@@ -79,7 +79,7 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
 # --- coefficients of items of each pattern ---
 
 
-def test_a_resample_of_one_label_is_undefined():
+def test_agreement_resample_of_one_label_is_nan():
     counts = np.array([[3, 0], [0, 3]])
     weights = np.array([[5, 0], [0, 5], [3, 2]])
     np.testing.assert_array_equal(np.isnan(_alpha(weights, counts)), [True, True, False])
@@ -92,7 +92,7 @@ def test_a_resample_of_one_label_is_undefined():
 
 @pytest.mark.long
 @pytest.mark.parametrize("measure", [*OVER_RATERS, cohen_kappa])
-def test_interval_equals_a_bootstrap_that_redraws_items(measure):
+def test_agreement_interval_equals_item_bootstrap(measure):
     ratings = _ratings(np.random.default_rng(20), items=150, annotators=2 if measure is cohen_kappa else 4)
 
     def compute(sample, replicates):
@@ -107,7 +107,7 @@ def test_interval_equals_a_bootstrap_that_redraws_items(measure):
     assert [result.ci_low, result.ci_high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]), abs=tolerance)
 
 
-def test_interval_depends_on_seed_and_confidence_not_on_the_order_of_items():
+def test_krippendorff_alpha_interval_ignores_item_order():
     ratings = _ratings(np.random.default_rng(21))
     first = krippendorff_alpha(ratings, seed=5, replicates=400)
     reverse = krippendorff_alpha(ratings[::-1], seed=5, replicates=400)
@@ -117,7 +117,7 @@ def test_interval_depends_on_seed_and_confidence_not_on_the_order_of_items():
     assert first.ci_low < narrow.ci_low < first.value < narrow.ci_high < first.ci_high
 
 
-def test_blocks_of_replicates_change_nothing(monkeypatch):
+def test_fleiss_kappa_is_independent_of_block_size(monkeypatch):
     ratings = _ratings(np.random.default_rng(22))
     whole = fleiss_kappa(ratings, seed=5, replicates=300)
     monkeypatch.setattr("biaslab.metrics.agreement._BLOCK", 100)
@@ -133,14 +133,14 @@ def test_blocks_of_replicates_change_nothing(monkeypatch):
     [np.empty((0, 4), dtype=object), [["female", None], [None, "male"]], [["female"], ["male"]], [[None, None]]],
     ids=["no items", "single ratings", "one annotator", "nothing rated"],
 )
-def test_without_pairs_of_ratings_the_value_is_nan(measure, ratings):
+def test_agreement_without_pairs_is_nan(measure, ratings):
     result = measure(ratings, seed=0)
     assert np.isnan(result[:3]).all()
     assert result.n_items == 0
     assert result.reason.startswith("no item has ")
 
 
-def test_one_label_is_nan_with_a_reason():
+def test_agreement_of_one_label_is_nan_with_reason():
     ratings = [["male"] * 3] * 10
     for measure in (krippendorff_alpha, fleiss_kappa):
         result = measure(ratings, seed=0)
@@ -153,7 +153,7 @@ def test_one_label_is_nan_with_a_reason():
     assert result.reason == "no interval: all resamples give the same value"
 
 
-def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
+def test_cohen_kappa_constant_annotator_is_nan_with_reason():
     mixed, constant = ["male", "female", "male"], ["male"] * 3
     assert cohen_kappa(mixed, constant, seed=0).reason == "annotator b uses one label only: male"
     assert cohen_kappa(constant, constant, seed=0).reason == "annotator a uses one label only: male"
@@ -163,7 +163,7 @@ def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
     assert np.isnan(empty.value)
 
 
-def test_too_many_undefined_resamples_leave_no_interval():
+def test_agreement_undefined_resamples_give_no_interval():
     # one disputed item of 20: (19/20)^20 = 36% of resamples miss it and hold one label
     ratings = [["male", "male"]] * 19 + [["male", "female"]]
     result = krippendorff_alpha(ratings, seed=0, replicates=4_000)
@@ -193,6 +193,6 @@ def test_too_many_undefined_resamples_leave_no_interval():
         (lambda: percent_agreement([["female", "male"]], seed=0, replicates=0), "replicates.*0"),
     ],
 )
-def test_unusable_input_is_refused(call, message):
+def test_agreement_invalid_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

@@ -19,18 +19,18 @@ T = np.array([25.0, 80.0, 40.0, 50.0, 30.0, 50.0])
 G = np.array([10.0, 70.0, 75.0, 90.0, 50.0, np.nan])
 
 
-def test_amplification_by_hand():
+def test_amplification_matches_hand_values():
     # |10-50| - |25-50| = 40 - 25, |70-50| - |80-50| = 20 - 30, 25 - 10, 40 - 0, 0 - 20
     np.testing.assert_allclose(amplification(G, T), [15, -10, 15, 40, -20, np.nan])
 
 
-def test_directional_by_hand():
-    # male lean: T - G = 25 - 10; female: G - T = 70 - 80; male: 40 - 75; no lean; male: 30 - 50
+def test_directional_amplification_matches_hand_values():
+    # male direction: T - G = 25 - 10; female: G - T = 70 - 80; male: 40 - 75; no direction; male: 30 - 50
     np.testing.assert_allclose(directional_amplification(G, T), [15, -10, -35, np.nan, -20, np.nan])
     np.testing.assert_array_equal(bias_direction([0, 49.9, 50, 50.1, 100, np.nan]), [-1, -1, 0, 1, 1, np.nan])
 
 
-def test_measures_broadcast_and_take_scalars():
+def test_amplification_broadcasts_and_accepts_scalars():
     np.testing.assert_allclose(amplification([[10], [90]], [25, 50]), [[15, 40], [15, 40]])
     assert amplification(10, 25) == 15
     assert directional_amplification(10, 25) == 15
@@ -59,7 +59,7 @@ def test_exclusion_reason_by_definition(definition, reasons):
         ("signed", (15 - 10 - 35 - 20) / 4, 4, 2),
     ],
 )
-def test_expected_amplification_by_hand(definition, mean, n, excluded):
+def test_expected_amplification_matches_hand_values(definition, mean, n, excluded):
     result = expected_amplification(G, T, definition)
     assert result == pytest.approx((mean, n, excluded))
 
@@ -81,7 +81,7 @@ def _loop(generated, training, definition):
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS)
-def test_replicates_equal_a_loop(definition):
+def test_expected_amplification_replicates_equal_loop(definition):
     rng = np.random.default_rng(4)
     # steps of 10 points, so that shares of exactly 50 are common
     g = rng.integers(0, 11, size=(30, 3, 8)) * 10.0
@@ -93,14 +93,14 @@ def test_replicates_equal_a_loop(definition):
             mean, n = _loop(g[r, p], t[p], definition)
             np.testing.assert_allclose(result.amplification[r, p], mean)
             assert (result.n_occupations[r, p], result.n_excluded[r, p]) == (n, 8 - n)
-    kept = exclusion_reason(g, t, definition) == ""
-    np.testing.assert_array_equal(kept.sum(axis=-1), result.n_occupations)
-    moved = expected_amplification(np.swapaxes(g, 1, 2), t.T, definition, axis=1)
-    np.testing.assert_allclose(moved.amplification, result.amplification)
-    np.testing.assert_array_equal(moved.n_excluded, result.n_excluded)
+    is_included = exclusion_reason(g, t, definition) == ""
+    np.testing.assert_array_equal(is_included.sum(axis=-1), result.n_occupations)
+    transposed_result = expected_amplification(np.swapaxes(g, 1, 2), t.T, definition, axis=1)
+    np.testing.assert_allclose(transposed_result.amplification, result.amplification)
+    np.testing.assert_array_equal(transposed_result.n_excluded, result.n_excluded)
 
 
-def test_directional_equals_zhao_2017_for_two_genders():
+def test_signed_amplification_equals_zhao_2017():
     # Zhao et al.: for each occupation add up, over genders with a training share above 1/2, the change of the
     # share; then divide by the number of occupations (none is at 50 here).
     rng = np.random.default_rng(8)
@@ -118,13 +118,13 @@ def test_directional_equals_zhao_2017_for_two_genders():
 @pytest.mark.parametrize(
     ("g", "t", "excluded"), [([], [], 0), ([np.nan, 20], [30, np.nan], 2)], ids=["empty", "all missing"]
 )
-def test_nothing_left_is_nan_with_its_count(definition, g, t, excluded):
+def test_expected_amplification_without_occupations_is_nan(definition, g, t, excluded):
     mean, n, n_excluded = expected_amplification(g, t, definition)
     assert np.isnan(mean)
     assert (n, n_excluded) == (0, excluded)
 
 
-def test_errors_name_value_and_remedy():
+def test_amplification_invalid_input_is_refused():
     with pytest.raises(InputError, match=r"^percent_training contains 130; it must be 0 to 100, or NaN\.$"):
         amplification([20], [130])
     with pytest.raises(InputError, match="percent_generated contains inf"):

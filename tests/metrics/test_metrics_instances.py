@@ -21,18 +21,18 @@ from biaslab.metrics.instances import (
 coco = pytest.importorskip("pycocotools.mask", reason="masks need pycocotools")
 
 
-def rows(*given, image_id="a"):
+def rows(*arguments, image_id="a"):
     """Return instances: (object, score, mask or box)."""
     out = []
-    for k, (name, score, where) in enumerate(given):
-        mask = isinstance(where, np.ndarray)
+    for k, (name, score, region) in enumerate(arguments):
+        mask = isinstance(region, np.ndarray)
         if mask:
-            y, x = np.nonzero(where)
-            height, width = where.shape
+            y, x = np.nonzero(region)
+            height, width = region.shape
             box = (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
-            size = (encode(where), height, width)
+            size = (encode(region), height, width)
         else:
-            box, size = where, ("", np.nan, np.nan)
+            box, size = region, ("", np.nan, np.nan)
         out.append((image_id, k, name, score, *box, *size))
     return pd.DataFrame(out, columns=list(COLUMNS))
 
@@ -42,7 +42,7 @@ def blob(seed, shape=(11, 7), share=0.4):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_mask_comes_back_as_it_was(seed):
+def test_encode_and_masks_round_trip(seed):
     mask = blob(seed, (5 + seed, 9), 0.1 + 0.15 * seed)
     rle = encode(mask)
     assert check_runs(rle, *mask.shape) == ""
@@ -50,7 +50,7 @@ def test_a_mask_comes_back_as_it_was(seed):
 
 
 @pytest.mark.parametrize(
-    ("rle", "said"),
+    ("rle", "message"),
     [
         ("äö", "characters"),
         ("zz", "characters"),
@@ -60,37 +60,37 @@ def test_a_mask_comes_back_as_it_was(seed):
         ("", "0 pixels"),
     ],
 )
-def test_what_is_no_run_lengths_says_so(rle, said):
+def test_check_runs_invalid_run_lengths_are_described(rle, message):
     # By hand: "o" is 111 - 48 = 63, all ones and more to come; "O" is 31, with its sign -1.
-    assert said in check_runs(rle, 4, 6)
+    assert message in check_runs(rle, 4, 6)
 
 
-def test_a_box_has_the_pixels_whose_middle_is_in_it():
+def test_masks_of_box_contain_pixel_centers():
     # Of 4 x 8 pixels the columns' middles are at 1/16, 3/16, …: 0.25 to 0.5 holds the third and the fourth.
-    one = rows(("cup", 0.5, (0.25, 0.0, 0.5, 0.5)))
-    (mask,) = masks(one, 4, 8)
+    instance = rows(("cup", 0.5, (0.25, 0.0, 0.5, 0.5)))
+    (mask,) = masks(instance, 4, 8)
     expected = np.zeros((4, 8), bool)
     expected[:2, 2:4] = True
     np.testing.assert_array_equal(mask, expected)
 
 
-def test_overlaps_are_those_of_pixels_one_by_one():
+def test_overlaps_match_pixel_counts():
     left, right = [blob(k) for k in range(4)], [blob(k) for k in range(10, 13)]
     sides = [regions(rows(*(("x", 1, mask) for mask in side))) for side in (left, right)]
-    found, by_mask = overlaps(*sides)
+    result, by_mask = overlaps(*sides)
     assert by_mask.all()
     expected = [[(a & b).sum() / (a | b).sum() for b in right] for a in left]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
-def test_boxes_are_compared_where_masks_cannot_be():
+def test_overlaps_fall_back_to_boxes():
     half, whole = (0.0, 0.0, 0.5, 1.0), (0.0, 0.0, 1.0, 1.0)
     mask = np.ones((4, 4), bool)
-    found, by_mask = overlaps(
+    result, by_mask = overlaps(
         regions(rows(("x", 1, half), ("x", 1, mask))), regions(rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool))))
     )
-    # Half a box in a whole one; masks of 4 x 4 and of 8 x 8 are told by their boxes, which are the same.
-    np.testing.assert_allclose(found, [[0.5, 0.5], [1, 1]])
+    # Half a box in a whole one; masks of 4 x 4 and of 8 x 8 are compared by their boxes, which are equal.
+    np.testing.assert_allclose(result, [[0.5, 0.5], [1, 1]])
     assert not by_mask.any()
     one_size, by_mask = overlaps(
         regions(rows(("x", 1, mask), ("x", 1, half))), regions(rows(("x", 1, np.tri(4, dtype=bool))))
@@ -100,16 +100,16 @@ def test_boxes_are_compared_where_masks_cannot_be():
     assert by_mask.tolist() == [[True], [False]]
 
 
-def test_the_better_one_takes_the_true_one_and_names_must_agree():
+def test_match_prefers_higher_score_and_needs_equal_names():
     true = rows(("cup", 1, (0.0, 0.0, 0.4, 0.4)), ("cup", 1, (0.5, 0.5, 0.9, 0.9)), ("dog", 1, (0.0, 0.0, 1.0, 1.0)))
-    found = rows(
+    result = rows(
         ("cup", 0.3, (0.0, 0.0, 0.4, 0.4)),  # fits exactly, but comes second
         ("cup", 0.9, (0.0, 0.0, 0.4, 0.38)),
         ("cat", 0.8, (0.0, 0.0, 1.0, 1.0)),  # the place is right, the name is not
     )
-    matched = match(found, true)
-    told = matched[["object", "found"]].value_counts().to_dict()
-    assert told == {
+    matched = match(result, true)
+    rows_of_side = matched[["object", "found"]].value_counts().to_dict()
+    assert rows_of_side == {
         ("cup", "both"): 1,
         ("cup", "finder"): 1,
         ("cup", "truth"): 1,
@@ -120,27 +120,27 @@ def test_the_better_one_takes_the_true_one_and_names_must_agree():
     assert both["score"] == 0.9 and both["iou"] == pytest.approx(0.95) and both["by"] == "box"
 
 
-def test_images_are_matched_apart():
-    one = rows(("cup", 1, (0, 0, 1, 1)), image_id="a")
-    other = one.assign(image_id="b")
-    assert sorted(match(one, other)["found"]) == ["finder", "truth"]
-    assert match(pd.concat([one, other]), other)["found"].tolist() == ["both", "finder"]
-    assert match(one[:0], one[:0]).empty
+def test_match_keeps_images_separate():
+    instance = rows(("cup", 1, (0, 0, 1, 1)), image_id="a")
+    other = instance.assign(image_id="b")
+    assert sorted(match(instance, other)["found"]) == ["finder", "truth"]
+    assert match(pd.concat([instance, other]), other)["found"].tolist() == ["both", "finder"]
+    assert match(instance[:0], instance[:0]).empty
 
 
-def test_matches_are_those_of_cocos_own_evaluation():
+def test_match_agrees_with_coco_evaluation():
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
     rng = np.random.default_rng(3)
     sides, annotations = ([], []), ([], [])
     for image in range(30):
-        for side, told in zip(sides, annotations, strict=True):
+        for side, rows_of_side in zip(sides, annotations, strict=True):
             for _ in range(rng.integers(0, 9)):
                 (x, y), (w, h), score = rng.random(2) * 0.4, 0.2 + rng.random(2) * 0.3, round(rng.random(), 6)
                 side.append(rows(("x", score, (x, y, x + w, y + h)), image_id=f"i{image}"))
-                one = {"image_id": image, "category_id": 1, "bbox": [x, y, w, h], "score": score, "area": 1.0}
-                told.append(one | {"id": len(told) + 1, "iscrowd": 0})
+                instance = {"image_id": image, "category_id": 1, "bbox": [x, y, w, h], "score": score, "area": 1.0}
+                rows_of_side.append(instance | {"id": len(rows_of_side) + 1, "iscrowd": 0})
     truth = COCO()
     truth.dataset = {"images": [{"id": k} for k in range(30)], "categories": [{"id": 1}], "annotations": annotations[0]}
     truth.createIndex()
@@ -151,7 +151,7 @@ def test_matches_are_those_of_cocos_own_evaluation():
     assert hits > 10 and (match(*map(pd.concat, sides[::-1]))["found"] == "both").sum() == hits
 
 
-def test_overlap_of_masks_by_hand():
+def test_mask_overlap_matches_hand_values():
     first = np.array([[[1, 1, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]], [[1, 1, 1], [1, 1, 1]]], bool)
     second = np.array([[[0, 1, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]], [[1, 1, 1], [0, 0, 0]]], bool)
     # One of three; nothing of nothing; three of six.
@@ -159,7 +159,7 @@ def test_overlap_of_masks_by_hand():
     assert mask_overlap(first[:0], second[:0]).shape == (0,)
 
 
-def test_auc_is_scikit_learns():
+def test_map_auc_equals_scikit_learn():
     rng = np.random.default_rng(0)
     values = rng.integers(0, 6, (5, 7, 8)).astype(np.uint8)  # with ties
     truth = rng.random((5, 7, 8)) < 0.3
@@ -177,7 +177,7 @@ ONES = np.ones((1, 2, 3), bool)
 
 
 @pytest.mark.parametrize(
-    ("call", "given", "said"),
+    ("call", "arguments", "message"),
     [
         (masks, [SQUARES], r"\(4, 4\), \(5, 4\)"),
         (masks, [SQUARES[:1], 8, 8], r"\(4, 4\), \(8, 8\)"),
@@ -187,10 +187,10 @@ ONES = np.ones((1, 2, 3), bool)
         (map_auc, [np.ones((1, 2, 3)), np.ones((1, 2, 3))], "float64"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, given, said):
-    with pytest.raises(InputError, match=said):
-        call(*given)
+def test_instances_invalid_input_is_refused(call, arguments, message):
+    with pytest.raises(InputError, match=message):
+        call(*arguments)
 
 
-def test_of_nothing_masks_are_none():
+def test_masks_of_no_instances_are_empty():
     assert masks(SQUARES[:0], 6, 5).shape == (0, 6, 5)

@@ -1,4 +1,4 @@
-"""Averages, deviations and stereotype scores: hand arithmetic, counting people, and the papers' printed rows."""
+"""Averages, deviations and stereotype scores: hand arithmetic, counts of people, and published values."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ from biaslab.metrics import (
 )
 
 
-def test_average_gender_by_hand():
+def test_average_gender_matches_hand_values():
     # 1 female, 8 male: -7/9, printed -0.78 for an engineer in dalleval, table 6
     np.testing.assert_allclose(average_gender([1, 9, 0, 5, 0], [8, 0, 9, 5, 0]), [-7 / 9, 1, -1, 0, np.nan])
 
 
 @pytest.mark.parametrize("hot", range(1, 11))
-def test_mad_of_n_hot_skin_tones(hot):
+def test_mad_of_n_hot_skin_tones_matches_paper(hot):
     # hot categories hold 1/hot each: hot (1/hot - 0.1) above plus (10 - hot) 0.1 below, over 10:
     # (1 - hot/10 + 1 - hot/10) / 10 = 0.18, 0.16, 0.14, ..., 0 (dalleval, section 5.3)
     counts = np.zeros(10)
@@ -28,7 +28,7 @@ def test_mad_of_n_hot_skin_tones(hot):
     assert mean_absolute_deviation(counts) == pytest.approx(0.2 - 0.02 * hot)
 
 
-def test_mad_of_gender():
+def test_mad_of_gender_matches_hand_values():
     # one gender only: (|1 - 0.5| + |0 - 0.5|) / 2 = 0.5; 3 of 4: 0.25; even: 0; no image: NaN
     counts = [[9, 0], [3, 1], [4, 4], [0, 0]]
     np.testing.assert_allclose(mean_absolute_deviation(counts), [0.5, 0.25, 0, np.nan])
@@ -36,7 +36,7 @@ def test_mad_of_gender():
     np.testing.assert_allclose(np.abs(average_gender(*np.transpose(counts))) / 2, [0.5, 0.25, 0, np.nan])
 
 
-def test_mad_takes_shares_and_carries_missing():
+def test_mad_accepts_shares_and_keeps_nan():
     counts = np.random.default_rng(1).integers(0, 9, size=(4, 3, 10)) + 1
     expected = [[np.mean(np.abs(c / c.sum() - 0.1)) for c in block] for block in counts]
     np.testing.assert_allclose(mean_absolute_deviation(counts), expected)
@@ -45,7 +45,7 @@ def test_mad_takes_shares_and_carries_missing():
     assert mean_absolute_deviation(np.empty((0, 2))).shape == (0,)
 
 
-def test_mean_absolute_difference_of_table_22_runs_over_all_15_attributes():
+def test_mean_absolute_difference_covers_15_attributes():
     # dalleval, table 22, Karlo, woman against man: the 11 printed attributes, then the four left out of the
     # table (about 0 in both). Printed 0.05; over 11 attributes it would be 0.06.
     woman = [0.0, 0.04, 0.05, 0.16, 0.49, 0.49, 0.02, 0.07, 0.0, 0.0, 0.03] + [0.0] * 4
@@ -56,7 +56,7 @@ def test_mean_absolute_difference_of_table_22_runs_over_all_15_attributes():
     assert np.isnan(mean_absolute_difference([], []))
 
 
-def test_score_and_percent_are_two_views_of_one_number():
+def test_stereotype_score_and_percent_are_inverse():
     # paired, table 11: sheriff (male) 66.67% -> -33.33, 12.5% -> 75; nurse (female) 77.5% -> 55
     np.testing.assert_allclose(
         stereotype_score_from_percent([66.67, 12.5, 77.5], ["male", "male", "female"]), [-33.34, 75, 55]
@@ -72,7 +72,7 @@ def test_score_and_percent_are_two_views_of_one_number():
         assert percent_female_from_stereotype_score(score, stereotype) == pytest.approx(37.5)
 
 
-def test_biased_images_by_hand():
+def test_biased_images_matches_hand_values():
     # both, first only, neither, second only, then two images that lack a person
     first = [True, True, False, False, None, True]
     second = [True, False, False, True, True, np.nan]
@@ -98,6 +98,6 @@ def test_biased_images_by_hand():
         (biased_images, ([1], [1, 0]), "the same length"),
     ],
 )
-def test_what_does_not_fit_is_named(measure, arguments, message):
+def test_share_metrics_invalid_input_is_refused(measure, arguments, message):
     with pytest.raises(InputError, match=message):
         measure(*arguments)

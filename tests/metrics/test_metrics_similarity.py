@@ -1,4 +1,4 @@
-"""Similarities against SciPy and loops over pixels, object bias against rates and the printed tables."""
+"""Similarities against SciPy and loops over pixels, object bias against rates and published tables."""
 
 from importlib.util import find_spec
 
@@ -27,7 +27,7 @@ from biaslab.metrics.similarity import (
 needs_opencv = pytest.mark.skipif(find_spec("cv2") is None, reason="pixels need the extra 'models'")
 
 
-def test_cosines_are_scipys_of_flattened_rows(monkeypatch):
+def test_cosines_equal_scipy_on_flattened_rows(monkeypatch):
     rng = np.random.default_rng(6)
     a, b = rng.normal(size=(7, 4, 3, 3)), rng.normal(size=(7, 4, 3, 3))
     expected = [1 - cosine_distance(x.ravel(), y.ravel()) for x, y in zip(a, b, strict=True)]
@@ -37,7 +37,7 @@ def test_cosines_are_scipys_of_flattened_rows(monkeypatch):
     np.testing.assert_allclose(cosines(a, b), expected, atol=1e-12)
 
 
-def test_cosines_by_hand_and_at_the_edges():
+def test_cosines_edge_cases():
     rows = [[3, 4], [0, 0], [1, np.nan], [1e200, 1e200], [-1, 0]]
     others = [[4, 3], [1, 1], [1, 1], [1e-200, 0], [2, 0]]
     np.testing.assert_allclose(cosines(rows, others), [24 / 25, np.nan, np.nan, np.sqrt(0.5), -1])
@@ -48,7 +48,7 @@ def test_cosines_by_hand_and_at_the_edges():
     assert cosines(np.empty((0, 3)), np.empty((0, 3))).shape == (0,)
 
 
-def test_words_are_averaged_without_beginning_and_padding():
+def test_word_mean_omits_start_and_padding():
     embeddings = np.arange(24.0).reshape(2, 4, 3)
     words = np.array([[0, 1, 1, 0], [0, 0, 0, 0]], bool)
     np.testing.assert_array_equal(word_mean(embeddings, words), [[4.5, 5.5, 6.5], [np.nan] * 3])
@@ -73,37 +73,37 @@ def by_pixel(x, y):
 
 @needs_opencv
 @pytest.mark.parametrize("shape", [(7, 7), (12, 31), (40, 9)])
-def test_structural_similarity_is_that_of_a_loop_over_pixels(shape):
+def test_ssim_maps_match_pixel_loop(shape):
     rng = np.random.default_rng(2)
     first = rng.integers(0, 256, (3, *shape), dtype=np.uint8)
     first[1] = 255  # flat and bright, where single precision would lose the variance
     second = np.stack([first[0] // 2, first[1] - rng.integers(0, 2, shape, dtype=np.uint8), first[0] // 3])
-    found = ssim_maps(first, second)
+    result = ssim_maps(first, second)
     expected = np.stack([by_pixel(x, y) for x, y in zip(first, second, strict=True)])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    means = [one[3 : shape[0] - 3, 3 : shape[1] - 3].mean() for one in expected]
-    np.testing.assert_allclose(ssim(found), means, atol=1e-6)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+    means = [vectors[3 : shape[0] - 3, 3 : shape[1] - 3].mean() for vectors in expected]
+    np.testing.assert_allclose(ssim(result), means, atol=1e-6)
 
 
 @needs_opencv
-def test_pairs_together_are_as_each_alone():
+def test_ssim_maps_of_batch_equal_single_pairs():
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 256, (2, 30, 40, 40), dtype=np.uint8)
-    alone = np.concatenate([ssim_maps(first[i : i + 1], second[i : i + 1]) for i in range(30)])
-    np.testing.assert_array_equal(ssim_maps(first, second), alone)
-    np.testing.assert_array_equal(ssim_maps(second, first), alone)
+    single_maps = np.concatenate([ssim_maps(first[i : i + 1], second[i : i + 1]) for i in range(30)])
+    np.testing.assert_array_equal(ssim_maps(first, second), single_maps)
+    np.testing.assert_array_equal(ssim_maps(second, first), single_maps)
     assert (ssim_maps(first, first) == 1).all()
 
 
 @needs_opencv
-def test_luma_weighs_channels():
+def test_luma_weights_channels():
     image = np.array([[[[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 10, 10]]]], np.uint8)
     # BT.601: 0.299, 0.587, 0.114 of 255.
     assert luma(image).tolist() == [[[76, 150, 29, 10]]]
 
 
 @needs_opencv
-def test_differing_pixels_by_hand():
+def test_diff_pix_matches_hand_values():
     # On 64 x 64 the least area is 40 / 64 = 0.625 pixels; a contour runs through the middles of its pixels.
     maps = np.ones((5, 64, 64), np.float32)
     maps[0, 10:20, 30:50] = 0.1  # 10 x 20 pixels
@@ -121,7 +121,7 @@ def test_differing_pixels_by_hand():
     np.testing.assert_allclose(diff_pix(large), [100 * 64 / 512**2])
 
 
-def test_split_products_are_the_largest_cosine_at_one_place():
+def test_split_product_is_largest_local_cosine():
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(2, 4, 6, 3)).astype(np.float32)
     expected = [max(1 - cosine_distance(x, y) for x, y in zip(p, q, strict=True)) for p, q in zip(a, b, strict=True)]
@@ -129,18 +129,18 @@ def test_split_products_are_the_largest_cosine_at_one_place():
     whole = [max((p * q).sum(axis=1)) / np.linalg.norm(p) / np.linalg.norm(q) for p, q in zip(a, b, strict=True)]
     np.testing.assert_allclose(split_product(a, b, dcr=True), whole, atol=1e-6)
     # The same at another place does not count.
-    one = np.eye(3)[None]
-    assert split_product(one, one[:, [1, 2, 0]]) == 0
-    assert split_product(one, one) == 1 and split_product(one, -one) == -1
+    vectors = np.eye(3)[None]
+    assert split_product(vectors, vectors[:, [1, 2, 0]]) == 0
+    assert split_product(vectors, vectors) == 1 and split_product(vectors, -vectors) == -1
     a[0, 2] = 0  # a place without direction is passed over
     a[1] = 0
     a[2, 0, 0] = np.nan
-    found = split_product(a, b)
-    rest = [1 - cosine_distance(a[0, k], b[0, k]) for k in (0, 1, 3, 4, 5)]
-    np.testing.assert_allclose(found, [max(rest), np.nan, np.nan, expected[3]], atol=1e-6)
+    result = split_product(a, b)
+    other_cosines = [1 - cosine_distance(a[0, k], b[0, k]) for k in (0, 1, 3, 4, 5)]
+    np.testing.assert_allclose(result, [max(other_cosines), np.nan, np.nan, expected[3]], atol=1e-6)
 
 
-def test_bias_score_is_a_ratio_of_rates_for_prompt_sets_of_unequal_size():
+def test_bias_score_normalizes_prompt_set_sizes():
     rng = np.random.default_rng(7)
     masculine, feminine = rng.integers(1, 50, size=20), rng.integers(1, 50, size=20)
     rate_m, rate_f = masculine / 40, feminine / 130
@@ -163,7 +163,7 @@ def test_intersection_ratio_reproduces_table_13():
 # -- dependency groups -----------------------------------------------------------------------------------
 
 
-def test_coverage_is_a_share_of_the_object():
+def test_coverage_is_share_of_object():
     rng = np.random.default_rng(3)
     objects, words = rng.random((4, 30, 20)) < 0.3, rng.random((3, 30, 20)) < 0.6
     objects[2] = False
@@ -186,11 +186,11 @@ def groups(objects, covered, nouns, words):
     covered = np.reshape(covered, (len(objects), len(words)))
     human = np.array([word in HUMANS for word in words], bool)
     largest = (side.max(axis=1, initial=0) for side in (covered, covered[:, human]))
-    named = ["person" if o in HUMANS else o for o in objects]
-    return dependency_groups_of_largest(named, [o in nouns for o in objects], *largest).tolist()
+    names_of_objects = ["person" if o in HUMANS else o for o in objects]
+    return dependency_groups_of_largest(names_of_objects, [o in nouns for o in objects], *largest).tolist()
 
 
-def test_each_group():
+def test_dependency_groups_match_hand_cases():
     objects = ["picnic", "basket", "park", "grass", "woman", "woman", "dress"]
     words = ["women", "picnic", "park"]
     covered = [
@@ -202,8 +202,8 @@ def test_each_group():
         [0.25, 0.69, 0.0],
         [0.26, 0.0, 0.0],  # what is no person needs more
     ]
-    found = groups(objects, covered, ["woman", "picnic", "park", "daytime"], words)
-    assert found == [
+    result = groups(objects, covered, ["woman", "picnic", "park", "daytime"], words)
+    assert result == [
         "explicitly_guided",
         "implicitly_guided",
         "explicitly_independent",
@@ -212,23 +212,23 @@ def test_each_group():
         "explicitly_independent",
         "implicitly_independent",
     ]
-    assert set(found) == set(DEPENDENCY_GROUPS[:4])
+    assert set(result) == set(DEPENDENCY_GROUPS[:4])
 
 
-def test_groups_of_what_is_not_known():
+def test_dependency_groups_with_missing_coverage():
     # A prompt without words guides nothing, and an image without objects has no group.
     assert groups(["a", "b"], np.zeros((2, 0)), ["a"], []) == ["explicitly_independent", "implicitly_independent"]
     assert groups([], np.zeros((0, 2)), ["a"], ["x", "y"]) == []
     # Without a known coverage that is enough, one that is not known may be; of human words one may be known.
     nan = np.nan
     names, largest, human = (["a", "b", "person", "person", "a"], [nan, 0.9, nan, 0.1, nan], [0, 0, 0.3, nan, 0.8])
-    found = dependency_groups_of_largest(names, [False] * 5, largest, human)
+    result = dependency_groups_of_largest(names, [False] * 5, largest, human)
     guided = "implicitly_guided"
-    assert found.tolist() == [None, guided, guided, None, guided]
+    assert result.tolist() == [None, guided, guided, None, guided]
 
 
 @pytest.mark.parametrize(
-    ("call", "given", "said"),
+    ("call", "arguments", "message"),
     [
         (cosines, [np.ones((2, 3)), np.ones((3, 3))], r"\(2, 3\) and \(3, 3\)"),
         (cosines, [[[np.inf, 1]], [[1, 1]]], "infinite"),
@@ -256,6 +256,6 @@ def test_groups_of_what_is_not_known():
         (dependency_groups_of_largest, [["a"], [True], [70], [0]], "coverage contains 70"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, given, said):
-    with pytest.raises(InputError, match=said):
-        call(*given)
+def test_similarity_invalid_input_is_refused(call, arguments, message):
+    with pytest.raises(InputError, match=message):
+        call(*arguments)

@@ -34,23 +34,23 @@ OPENCV_SWAPPED = [
 ]
 
 
-def test_lab_of_the_swatches_is_that_of_the_scale():
+def test_srgb_to_lab_of_swatches_matches_scale():
     np.testing.assert_allclose(st.srgb_to_lab(st.swatch_rgb()), PRINTED_LAB, atol=0.01)
 
 
-def test_angle_is_arctan_of_lightness_over_yellow():
+def test_typology_angle_matches_hand_values():
     # L* - 50 = b* = 20: 45 degrees; below 50 the same with a minus; b* = 0 is a right angle.
     lab = [[70, 3, 20], [30, 3, 20], [70, 3, 0]]
     np.testing.assert_allclose(st.typology_angle(lab), [45, -45, 90])
 
 
-def test_a_bluish_light_colour_stays_light():
+def test_typology_angle_bluish_light_color_is_light():
     # arctan alone would answer -88 degrees, the darkest end.
     assert st.typology_angle([80, 0, -1]) > 80
     assert st.nearest_monk_tone(st.typology_angle([80, 0, -1])) == 1
 
 
-def test_swatches_get_their_own_tone_in_lab_units():
+def test_monk_tone_of_swatches_is_their_own():
     np.testing.assert_array_equal(st.monk_tone(st.swatch_rgb()), np.arange(1, 11))
 
 
@@ -58,7 +58,7 @@ def test_swatches_get_their_own_tone_in_lab_units():
     ("computation", "tones"),
     [("released", [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]), ("released_signed", [5, 5, 5, 5, 5, 5, 6, 6, 6, 7])],
 )
-def test_released_computation_answers_the_swatches_as_opencv_does(computation, tones):
+def test_released_monk_tone_of_swatches_matches_opencv(computation, tones):
     # By hand from OpenCV's values and the printed references: the nearest of the ten reference angles.
     references = np.degrees(np.arctan([(light - 50) / b for light, _, b in PRINTED_LAB]))
     expected = []
@@ -69,17 +69,17 @@ def test_released_computation_answers_the_swatches_as_opencv_does(computation, t
     np.testing.assert_array_equal(st.monk_tone(st.swatch_rgb(), computation), tones)
 
 
-def test_no_colour_gets_a_light_or_dark_tone_from_the_released_computation():
+def test_released_monk_tone_never_reaches_extremes():
     # A grid over the whole cube: the 8-bit b never falls low enough for the ends of the scale.
     levels = np.linspace(0, 255, 18)
     cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
-    found = st.monk_tone(cube, "released_signed")
-    assert {5, 6} <= set(found)
-    assert not set(found) & {1, 2, 9, 10}
+    tones_found = st.monk_tone(cube, "released_signed")
+    assert {5, 6} <= set(tones_found)
+    assert not set(tones_found) & {1, 2, 9, 10}
     assert set(st.monk_tone(cube)) == set(range(1, 11))
 
 
-def test_missing_and_empty():
+def test_monk_tone_keeps_nan_and_empty_input():
     tones = st.monk_tone([[np.nan, 10, 10], [246, 237, 228]])
     assert np.isnan(tones[0])
     assert tones[1] == 1
@@ -88,7 +88,7 @@ def test_missing_and_empty():
         assert np.isnan(st.monk_tone([np.nan, np.nan, np.nan], computation))
 
 
-def test_unusable_colours_are_refused():
+def test_monk_tone_invalid_colors_are_refused():
     with pytest.raises(InputError, match=r"^rgb contains 256; it must be 0 to 255, or NaN\.$"):
         st.monk_tone([[256, 0, 0]])
     with pytest.raises(InputError, match=r"^rgb has shape \(2,\); its last axis must contain the 3 values of a colour"):
@@ -97,17 +97,17 @@ def test_unusable_colours_are_refused():
         st.monk_tone([[1, 2, 3]], "lab")
 
 
-def test_the_nearest_swatch_is_the_swatch_itself():
+def test_nearest_swatch_matches_loop():
     swatches = st.swatch_rgb()
     assert st.nearest_swatch(swatches).tolist() == list(range(1, 11))
     # A grid, by a loop.
     grid = np.random.default_rng(1).integers(0, 256, (4, 5, 3))
-    wanted = [[1 + int(np.argmin([((c - s) ** 2).sum() for s in swatches])) for c in row] for row in grid]
-    assert st.nearest_swatch(grid).tolist() == wanted
+    expected_tones = [[1 + int(np.argmin([((c - s) ** 2).sum() for s in swatches])) for c in row] for row in grid]
+    assert st.nearest_swatch(grid).tolist() == expected_tones
     assert np.isnan(st.nearest_swatch([[np.nan] * 3])).all()
 
 
-def test_skin_by_chroma_is_opencvs():
+def test_ycrcb_skin_matches_opencv():
     import cv2
 
     image = np.random.default_rng(2).integers(0, 256, (40, 50, 3)).astype(np.uint8)

@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def drawn(plain_look):
-    """Give every test here matplotlib's own look, and leave no figure open."""
+def plot_style(plain_look):
+    """Give every test here matplotlib's default style, and leave no figure open."""

@@ -1,6 +1,6 @@
-"""Where nobody can be judged every notebook finishes, draws nothing of people, and claims nothing.
+"""If no person can be classified, every notebook finishes and no finding is significant.
 
-Images are made once, by the embedded models; what is shown in their place is black, withheld or unreadable, each of a
+Images are generated once, by the embedded models; they are replaced by black, withheld or unreadable ones, each of a
 third, or judges answer neither.
 """
 
@@ -10,7 +10,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-import inline
+import inline_kernels
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -47,41 +47,41 @@ SMALL = {
     },
     "settings": {"baselines": "none"},
 }
-# What rests on no image of these: texts and latents, and what the model's folder says of less training data.
+# Notebooks that use none of these images: texts and latents, and the training curve in the model's folder.
 OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
 OUTCOMES = {"unseen": {"black", "blocked", "unreadable"}, "neither": {"uncertain"}}
 
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
-    """Return the store of the cases whose judges are the embedded ones: their images differ by their digests."""
+    """Return the cache of the cases with embedded judges: their images differ by digest."""
     return tmp_path_factory.mktemp("made")
 
 
 def unseen(image_id, image):
-    """Return what stands in the place of an image: black, damaged or withheld."""
+    """Return the replacement of an image: black, damaged or withheld."""
     return (np.zeros_like(image), UnreadableImage("damaged"), UnreadableImage("blocked"))[
         zlib.crc32(image_id.encode()) % 3
     ]
 
 
 def show(monkeypatch, case, instead):
-    """Let each image that is made, and each behind a caption, be what ``instead`` makes of it."""
+    """Replace each generated image and each image of a caption by ``instead`` of it."""
     complete, read, training = GeneratedImages.complete, GeneratedImages.read, Pipeline._training_source
 
     def shown(ids, images):
         return [instead(one, image) for one, image in zip(ids, images, strict=True)]
 
-    def completed(self, **how):
-        complete(self, **how).digest += case
+    def completed(self, **options):
+        complete(self, **options).digest += case
         withheld = [getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]]
         self.table["status"] = self.table["status"].mask(withheld, "blocked")
         return self
 
     def replaced(self, caption_ids):
-        found = training(self, caption_ids)
-        other = DescribedImages(found, found.table)
-        other.digest, other.read = found.digest + case, lambda ids: shown(ids, found.read(ids))
+        result = training(self, caption_ids)
+        other = DescribedImages(result, result.table)
+        other.digest, other.read = result.digest + case, lambda ids: shown(ids, result.read(ids))
         return other
 
     monkeypatch.setattr(GeneratedImages, "complete", completed)
@@ -90,7 +90,7 @@ def show(monkeypatch, case, instead):
 
 
 def answer_neither(monkeypatch):
-    """Let judges find as many faces as are asked for, nobody clearly of a gender, no objects, and talk nonsense."""
+    """Let judges find the requested number of faces, no clear gender, no objects, and give meaningless answers."""
 
     def side_by_side(self, images):
         people = [round(image.shape[1] / image.shape[0]) for image in images]
@@ -107,26 +107,26 @@ def answer_neither(monkeypatch):
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
-def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, root, monkeypatch, capsys):
-    # Those of other tests in this process.
+def test_notebooks_of_unclassified_images_claim_nothing(case, made_once, tmp_path, root, monkeypatch, capsys):
+    # Close figures of other tests in this process.
     plt.close("all")
     store = made_once
     if case == "neither":
-        # Its judges' answers are kept apart, also of drawings whose truth is known; images are the same.
+        # Its judges' answers are cached separately, also for drawings with ground truth; images are the same.
         store = tmp_path / "store"
         for stage in made_once.glob("generated*"):
             shutil.copytree(stage, store / stage.name)
     show(monkeypatch, case, unseen if case == "unseen" else lambda _, image: image)
     if case == "neither":
         answer_neither(monkeypatch)
-    # The occupations whose roles of power are asked for: each takes eight images, which are no other case.
+    # The occupations prompted with roles of power: each takes eight images of the same case.
     few, sampled = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
         paired_prompts, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}
     )
-    # Of drawings whose truth is known, on which judges are tried.
+    # Drawings with ground truth, on which judges are tested.
     monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)
-    # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
+    # Few images are inconclusive anyway: here verdicts must be inconclusive with any number of units.
     monkeypatch.setattr(Finding, "min_units", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
@@ -149,7 +149,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         ],
     )
     planned = [replace(job, folder=tmp_path / "outputs") for job in jobs.plan(loaded)]
-    # All but those that a run leaves out, of ratings, and of printed numbers alone; and those of the embedded world.
+    # All except those that a run skips: of annotations and of published values; and those of the synthetic world.
     assert len(planned) >= len(list(root.glob("notebooks/*/*.ipynb"))) > 30
     assert not any(job.reason for job in planned)
     assert {"synthesis/world", "synthesis/calibration"} < {job.notebook.id for job in planned}
@@ -157,9 +157,9 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         finish(job)
         folder, name = Path(job.parameters["output_dir"]), job.notebook.id
         records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
-        for found in records["findings"]:
-            assert found["printed"] or not found["is_significant"] or name in OF_NO_IMAGES, (name, found)
-            assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
+        for result in records["findings"]:
+            assert result["printed"] or not result["is_significant"] or name in OF_NO_IMAGES, (name, result)
+            assert "nan" not in json.dumps(result).lower().replace("-", " ").split(), (name, result)
     measured = tmp_path / "outputs/.parts/measured"
     for name in ("paradox_percent_female", "paired_percent_female"):
         shares = tables.read(measured / f"{name}.csv", name)
@@ -167,15 +167,15 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         assert len(shares) and shares["percent_female"].isna().all() and (shares["n"] == 0).all()
     # Reasons are counted: every image has one.
     counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
-    there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
-    assert set(there["status"]) == OUTCOMES[case]
-    by = there.groupby(["approach", "prompt", "occupation"])
-    assert (by["n"].sum() == by["n_images"].first()).all()
-    said = capsys.readouterr().out
-    assert "or no person could be classified" in said and "Every value is missing" in said
+    generated_rows = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
+    assert set(generated_rows["status"]) == OUTCOMES[case]
+    by_prompt = generated_rows.groupby(["approach", "prompt", "occupation"])
+    assert (by_prompt["n"].sum() == by_prompt["n_images"].first()).all()
+    output = capsys.readouterr().out
+    assert "or no person could be classified" in output and "Every value is missing" in output
 
 
 def finish(job):
     """Run a job's notebook in this process; it leaves no figure open."""
-    inline.run(job.notebook.path, job.parameters)
+    inline_kernels.run(job.notebook.path, job.parameters)
     assert not plt.get_fignums(), job.notebook.id

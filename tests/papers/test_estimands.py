@@ -1,4 +1,4 @@
-"""Units of estimates: what they pair in two runs, against correlations by hand."""
+"""Units of estimates, paired over two runs, compared with correlations by hand."""
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,14 @@ def units(values, **columns):
     return unit_rows(rows, "unit", rows["value"], **columns)
 
 
-def test_correlations_count_shared_units_over_those_of_either_run():
+def test_correlations_scale_by_shared_units():
     rng = np.random.default_rng(1)
     first, second = rng.normal(size=12), rng.normal(size=9)
     (row,) = correlations(units(first), units(second), ["model"], min_units=6).to_dict("records")
     # The first run has three units more.
     r = np.corrcoef(first[:9], second)[0, 1]
     assert row == {"model": "a", "correlation": pytest.approx(r * 9 / np.sqrt(12 * 9)), "n_paired": 9}
-    # A key that one run lacks says nothing.
+    # A key that one run lacks has no effect.
     assert (
         correlations(units(first), units(second).drop(columns="model"), ["model"], min_units=6)["n_paired"].item() == 9
     )
@@ -28,7 +28,7 @@ def test_correlations_count_shared_units_over_those_of_either_run():
     assert correlations(units(first), units(np.ones(9)), ["model"], min_units=6).empty
 
 
-def test_correlations_take_the_cells_of_a_unit_at_all_of_their_images():
+def test_correlations_use_cells_at_full_image_count():
     rng = np.random.default_rng(2)
     values = rng.normal(size=(2, 8))
     # By two prompts, and of one of them estimated at fewer images as well.
@@ -38,7 +38,7 @@ def test_correlations_take_the_cells_of_a_unit_at_all_of_their_images():
     assert row["correlation"] == pytest.approx(np.corrcoef(values.mean(axis=0), other)[0, 1])
 
 
-def test_scores_over_both_lists_move_together_within_lists():
+def test_score_units_correlate_within_lists():
     rng = np.random.default_rng(3)
     sides = []
     for shift in (0, 30):

@@ -36,7 +36,7 @@ CAPTIONS = [
 COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255), "black": (0, 0, 0)}
 
 
-class Generated:
+class FakeImages:
     """Images as a generator makes them: red where the text says female or she, else blue."""
 
     name, digest = "generated", "g"
@@ -60,13 +60,13 @@ def plain(colour):
 
 
 class Fake(Pipeline):
-    """A pipeline whose generator and judge look at colours; it counts what they are asked for."""
+    """A pipeline whose generator and judge use colors; it counts their images."""
 
     n_generated, n_judged = 0, 0
 
     def generate_images(self, prompts, kind):
         self.n_generated += int(prompts["n_images"].sum())
-        return Generated(prompts)
+        return FakeImages(prompts)
 
     def judge_images(self, images):
         ids = images.table["image_id"].tolist()
@@ -131,17 +131,17 @@ def fake(tmp_path):
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
         ({"captions": {"max_captions": 10**400}}, "captions.max_captions is a whole number outside the range"),
         ({1: 2}, "settings has the key 1, which must be a string"),
-        # Every problem is told at once.
+        # All problems are reported at once.
         ({"stpes": 3, "generation": {"height": -1}}, "height is -1; it must be 0 or more pixels"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(given, message):
+def test_settings_with_invalid_values_are_refused(given, message):
     with pytest.raises(ParameterError) as error:
         Settings.from_mapping(given)
     assert message in str(error.value)
 
 
-def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
+def test_resolve_paths_makes_settings_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "caps").mkdir()
     (tmp_path / "caps/1.csv").write_text("text\n")
@@ -150,19 +150,19 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
         "compute": {"cache": "kept"},
     }
-    model, found = paths.resolve_paths("owner/name", given)
+    model, result = paths.resolve_paths("owner/name", given)
     assert model == "owner/name"
-    assert found == {
+    assert result == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
         "compute": {"cache": str(tmp_path / "kept")},
     }
     assert paths.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
-    # A folder that happens to be called like a known judge is not meant by its name.
+    # A known judge's name takes precedence over a folder of that name.
     (tmp_path / "yunet").mkdir()
-    known = {"judging": {"faces": "yunet", "gender": "dlib"}}
-    assert paths.resolve_paths("owner/name", known)[1] == known
-    # Tables name a folder by its last part, so that they do not tell where it lies.
+    judge_names = {"judging": {"faces": "yunet", "gender": "dlib"}}
+    assert paths.resolve_paths("owner/name", judge_names)[1] == judge_names
+    # Tables name a folder by its last part, which does not reveal its location.
     assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
     assert Pipeline("owner/name", Settings()).label == "owner/name"
 
@@ -176,7 +176,7 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         ("fairface:f.safetensors", ("vqa:a/b", "plugin:c", "endpoint:d"), ""),
     ],
 )
-def test_images_and_texts_are_compared_by_an_open_clip_model_among_the_judges(gender, extra_judges, judge):
+def test_clip_judge_is_open_clip_model_among_judges(gender, extra_judges, judge):
     p = Pipeline("owner/name", Settings(judging={"gender": gender, "extra_judges": extra_judges}))
     assert (p.clip_judge.name if p.clip_judge else "") == judge
     if not judge:
@@ -187,10 +187,10 @@ def test_images_and_texts_are_compared_by_an_open_clip_model_among_the_judges(ge
 # -- stages ----------------------------------------------------------------------------------------------
 
 
-def test_captions_are_found_once_for_each_occupation_that_they_name(fake):
+def test_captions_are_found_once_per_occupation(fake):
     p = fake()
-    found = p.captions().sort_values(["occupation", "caption_id"])
-    assert list(zip(found["occupation"], found["caption_id"], found["indicator"], strict=True)) == [
+    result = p.captions().sort_values(["occupation", "caption_id"])
+    assert list(zip(result["occupation"], result["caption_id"], result["indicator"], strict=True)) == [
         ("engineer", "d", "none"),
         ("engineer", "e", "none"),
         ("nurse", "a", "female"),
@@ -199,21 +199,21 @@ def test_captions_are_found_once_for_each_occupation_that_they_name(fake):
         ("nurse", "d", "none"),
     ]
     assert p.totals().to_numpy().tolist() == [["nurse", 4, 6], ["engineer", 2, 6]]
-    assert found["colour"].tolist() == ["blue", "black", "red", "blue", "red", "blue"]
+    assert result["colour"].tolist() == ["blue", "black", "red", "blue", "red", "blue"]
     # Selections rank within an occupation.
-    chosen = p.selections()
-    sizes = chosen.groupby(["approach", "occupation"]).size().to_dict()
+    selections = p.selections()
+    sizes = selections.groupby(["approach", "occupation"]).size().to_dict()
     assert sizes == {
         ("naive", "engineer"): 2,
         ("naive", "nurse"): 4,
         ("no_indicators", "engineer"): 2,
         ("no_indicators", "nurse"): 2,
     }
-    free = chosen[(chosen["approach"] == "no_indicators") & (chosen["occupation"] == "nurse")]
+    free = selections[(selections["approach"] == "no_indicators") & (selections["occupation"] == "nurse")]
     assert sorted(free["rank"]) == [1, 2] and set(free["caption_id"]) == {"b", "d"}
 
 
-def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monkeypatch):
+def test_nearest_captions_join_judged_sample(fake, monkeypatch):
     def letters(self, texts):
         # A text is the share of its letters that are "w" (as in "work"), and the rest.
         w = np.array([text.lower().count("w") for text in texts], dtype=np.float32)
@@ -230,24 +230,26 @@ def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monk
             "nearest_per_prompt": 1,
         }
     )
-    chosen = p.selections().set_index(["approach", "prompt", "occupation"])
+    selections = p.selections().set_index(["approach", "prompt", "occupation"])
     # Template 4 ends in "at work"; of the nurse's captions only b has a "w", once, as the template has.
-    row = chosen.loc[("nearest", "4", "nurse")]
+    row = selections.loc[("nearest", "4", "nurse")]
     assert row["caption_id"] == "b" and row["cosine"] == pytest.approx(1)
-    assert chosen.loc[("nearest_no_indicators", "4", "nurse"), "caption_id"] == "b"
+    assert selections.loc[("nearest_no_indicators", "4", "nurse"), "caption_id"] == "b"
     # The random sample's cosine is its mean over the templates: of prompt 4 and the others, which have no "w".
     first = p.captions().query("rank == 1 and occupation == 'nurse'").iloc[0]
     has = "w" in first["text"].lower()
     expected = (1 + 3 * 0.5**0.5) / 4 if has else (0.5**0.5 + 3) / 4
-    assert chosen.loc[("naive", "captions", "nurse"), "cosine"] == pytest.approx(expected)
+    assert selections.loc[("naive", "captions", "nurse"), "cosine"] == pytest.approx(expected)
     judged = p.judgements("training")
-    wanted = p.selections()[["caption_id", "occupation"]].drop_duplicates()
-    assert set(zip(judged["caption_id"], judged["occupation"], strict=True)) == set(wanted.itertuples(False, None))
-    near = p.cosines().set_index(["caption_id", "occupation", "prompt"])["cosine"]
-    assert near["b", "nurse", "4"] == pytest.approx(1) and near["b", "nurse", "1"] == pytest.approx(0.5**0.5)
+    requested = p.selections()[["caption_id", "occupation"]].drop_duplicates()
+    assert set(zip(judged["caption_id"], judged["occupation"], strict=True)) == set(requested.itertuples(False, None))
+    cosine_by_key = p.cosines().set_index(["caption_id", "occupation", "prompt"])["cosine"]
+    assert cosine_by_key["b", "nurse", "4"] == pytest.approx(1) and cosine_by_key["b", "nurse", "1"] == pytest.approx(
+        0.5**0.5
+    )
 
 
-def test_prompts_fill_the_templates_and_take_captions(fake):
+def test_prompts_fill_templates_and_take_captions(fake):
     p = fake(generation={"caption_prompts_per_occupation": 1, "images_per_caption": 5})
     made = p.prompts("generated").set_index("prompt_id")
     assert len(made) == 8 and made.loc["p1-engineer", "text"] == "A photo of the face of an engineer"
@@ -262,7 +264,7 @@ def test_prompts_fill_the_templates_and_take_captions(fake):
         p.prompts("training")
 
 
-def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
+def test_shared_image_is_made_and_judged_once(fake):
     p = fake()
     training = p.judgements("training")
     # Only what is asked for is computed.
@@ -272,23 +274,23 @@ def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
     # Captions a, b, c, d for nurse and d, e for engineer; two images each.
     assert judged.groupby("occupation").size().to_dict() == {"engineer": 4, "nurse": 8}
     assert (p.n_generated, p.n_judged) == (10, 15)
-    # Asked again, nothing is made again.
+    # A repeated request generates nothing.
     p.judgements("caption_prompts")
     assert (p.n_generated, p.n_judged) == (10, 15)
 
 
-def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeypatch):
-    asked = []
+def test_check_settings_runs_before_any_work(fake, tmp_path, monkeypatch):
+    resolved_names = []
 
     def resolve(name, kind):
-        asked.append((name, kind))
+        resolved_names.append((name, kind))
         return name
 
     monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
     validation.check_settings(Pipeline("owner/name", good))
-    # Models are looked up by who tries them, once it is known what is measured.
-    assert asked == []
+    # Models are looked up by preflight checks, once the measured tables are known.
+    assert resolved_names == []
     for model, changed, message in (
         ("owner/name", {"training_images": "gone"}, "captions.training_images is 'gone', not a folder"),
         ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
@@ -302,19 +304,21 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         validation.check_plan(Pipeline("world", good), ["paradox_percent_female"])
 
 
-def test_what_is_wrong_with_judges_is_told_together(fake):
-    gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    pipeline = Pipeline("mini", fake(generation={"image_domain": "drawings"}).settings.with_changes(judging=gone))
+def test_check_models_reports_all_judge_problems(fake):
+    missing_files = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
+    pipeline = Pipeline(
+        "mini", fake(generation={"image_domain": "drawings"}).settings.with_changes(judging=missing_files)
+    )
     problems = validation.check_models(pipeline, plan_of(pipeline).table("paradox_percent_female").uses)
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^The run has 2 problems and was not started:\n  - .*gone"):
-        given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
+        given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": missing_files})
         validation.check_plan(Pipeline("mini", given), {"paradox_percent_female"})
 
 
-def test_judge_behind_an_unreachable_hub_is_refused_with_judges_that_work_without(monkeypatch):
+def test_unreachable_hub_error_names_offline_judges(monkeypatch):
     def look_up(use, pipeline):
         raise UnreachableHubError(f"{use.name} cannot be fetched.")
 
@@ -322,11 +326,11 @@ def test_judge_behind_an_unreachable_hub_is_refused_with_judges_that_work_withou
     monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
     pipeline = Pipeline("owner/name", Settings(judging={"faces": "owner/detector", "gender": "ViT-L-14:openai"}))
     problems = validation.check_models(pipeline, plan_of(pipeline).table("paired_percent_female").uses)
-    advised = {text.partition(":")[0]: "judging.gender=dlib judging.faces=yunet work" in text for text in problems}
-    assert advised == {"model": False, "judging.faces": True, "judging.gender": True}
+    has_advice = {text.partition(":")[0]: "judging.gender=dlib judging.faces=yunet work" in text for text in problems}
+    assert has_advice == {"model": False, "judging.faces": True, "judging.gender": True}
 
 
-def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
+def test_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
     (tmp_path / "r.csv").write_text("1")
     weights = {"owner/name": "1"}
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
@@ -338,23 +342,23 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
         judges = [ModelUse("judging.gender", "annotations", judge=pipeline.gender_judge).digest()]
         return validation.digest(pipeline), *judges
 
-    found = [digests()]
-    assert validation.digest(Pipeline("owner/name", settings.with_changes(generation={"steps": 3}))) == found[0][0]
+    result = [digests()]
+    assert validation.digest(Pipeline("owner/name", settings.with_changes(generation={"steps": 3}))) == result[0][0]
     weights["owner/name"] = "2"
-    found.append(digests())
+    result.append(digests())
     (tmp_path / "r.csv").write_text("2")
-    found.append(digests())
+    result.append(digests())
     (tmp_path / "images/a.png").unlink()
-    found.append(digests())
+    result.append(digests())
     with (tmp_path / "captions.csv").open("a") as file:
         file.write("g,Another nurse,red\n")
-    found.append(digests())
-    assert len(set(found)) == 5
+    result.append(digests())
+    assert len(set(result)) == 5
 
 
-def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monkeypatch):
-    shown = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", shown)
+def test_progress_file_receives_only_progress(tmp_path, monkeypatch):
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     p = Pipeline("fake", Settings(), progress_file=tmp_path / "deep" / "progress.log")
     with p.progress_shown() as progress:
         assert progress
@@ -362,7 +366,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
             if i:
                 assert (tmp_path / "deep/progress.log").read_text().startswith("generating:")
         print("a warning", file=sys.stderr)
-    assert shown.getvalue().strip() == "a warning"
+    assert stderr.getvalue().strip() == "a warning"
     assert not (tmp_path / "deep/progress.log").exists()
 
 
@@ -370,7 +374,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
 
 
 @pytest.mark.parametrize("source", ["published", "folder"])
-def test_a_source_of_tables_has_no_images(tmp_path, source):
+def test_source_of_tables_has_no_images(tmp_path, source):
     study = Study(tmp_path, source=str(tmp_path) if source == "folder" else source)
     with pytest.raises(
         MissingInputError, match=r"This needs images, but the source .* has only tables\. Set source to"
@@ -385,18 +389,20 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
             study.load("paradox_x")
 
 
-def test_printed_numbers_stand_beside_the_pipelines_own(fake):
+def test_published_values_join_measured_table(fake):
     p = fake()
-    both = sources.load_measured("paradox_percent_female", source="mini", pipeline=p)
-    assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
+    joined = sources.load_measured("paradox_percent_female", source="mini", pipeline=p)
+    assert list(dict.fromkeys(joined["model"])) == ["fake", "SD 1.4", "SD 1.5"]
     # 2 models, 62 occupations, 4 prompts and the training side.
-    assert (both["model"] != "fake").sum() == 2 * 62 * 5
-    alone = fake(baselines="none")
-    assert set(sources.load_measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
-    printed = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
-    assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
+    assert (joined["model"] != "fake").sum() == 2 * 62 * 5
+    without_baselines = fake(baselines="none")
+    assert set(sources.load_measured("paradox_percent_female", source="mini", pipeline=without_baselines)["model"]) == {
+        "fake"
+    }
+    printed_table = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
+    assert set(printed_table["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
-        sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=alone)
+        sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=without_baselines)
     assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))
     assert not sources.has_table("paradox_printed_amplification", source="mini")
 
@@ -406,7 +412,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
 
 @pytest.fixture
 def pictures():
-    """Serve the captions' images by name, but for b's, which is gone."""
+    """Serve the captions' images by name, except b's, which is gone."""
     colours = {name: COLOURS[colour] for name, _, colour in CAPTIONS if name != "b"}
 
     def answer(request, _):
@@ -421,10 +427,10 @@ def pictures():
 
 
 @pytest.fixture
-def fetching(fake, pictures, tmp_path, monkeypatch):
+def open_url_pipeline(fake, pictures, tmp_path, monkeypatch):
     """Return a function that opens a pipeline on the six captions with URLs instead of a folder."""
-    allowed = functools.partial(downloads.download, allow=[pictures.address])
-    monkeypatch.setattr(downloads, "download", allowed)
+    download_locally = functools.partial(downloads.download, allow=[pictures.address])
+    monkeypatch.setattr(downloads, "download", download_locally)
     base = f"{pictures.url}/"
     rows = [(name, text, base + name) for name, text, _ in CAPTIONS]
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
@@ -436,8 +442,8 @@ def fetching(fake, pictures, tmp_path, monkeypatch):
     return make
 
 
-def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_path):
-    p = fetching(captions={"approaches": ["naive"]})
+def test_training_images_are_downloaded_and_cached(open_url_pipeline, pictures, tmp_path):
+    p = open_url_pipeline(captions={"approaches": ["naive"]})
     judged = p.judgements("training").set_index(["caption_id", "occupation"])
     assert judged["gender"].to_dict() == {
         ("a", "nurse"): "female",
@@ -450,43 +456,43 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert judged.loc[("b", "nurse"), "status"] == "unreadable"
     # f names no occupation, and d is one image for two.
     assert sorted(request.path for request in pictures.received) == ["/a", "/b", "/c", "/d", "/e"]
-    found = p.downloads().set_index("caption_id")
-    assert found["status"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
-    assert set(found.loc[["a", "e"], "original_width"]) == {900}
+    result = p.downloads().set_index("caption_id")
+    assert result["status"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
+    assert set(result.loc[["a", "e"], "original_width"]) == {900}
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
     # Another pipeline finds them, and another size is another set.
-    again = fetching(captions={"approaches": ["naive"]})
-    assert again.images("training").source.digest == p.images("training").source.digest
+    reopened = open_url_pipeline(captions={"approaches": ["naive"]})
+    assert reopened.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.received) == 5
     assert [folder.name for folder in (tmp_path / "store" / "downloads").iterdir()] == [
-        again.settings.captions.downloads.digest
+        reopened.settings.captions.downloads.digest
     ]
-    again.with_changes(captions={"downloads": {"timeout": 3}}).downloads()
+    reopened.with_changes(captions={"downloads": {"timeout": 3}}).downloads()
     assert len(pictures.received) == 5
-    again.with_changes(captions={"downloads": {"max_side": 32}}).downloads()
+    reopened.with_changes(captions={"downloads": {"max_side": 32}}).downloads()
     assert len(pictures.received) == 10 and len(list((tmp_path / "store" / "downloads").iterdir())) == 2
 
 
-def test_tables_say_what_could_be_fetched(fetching):
-    p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
+def test_download_outcomes_count_images_by_status(open_url_pipeline):
+    p = open_url_pipeline(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
     counts = measure.download_outcomes(p).set_index(["approach", "occupation", "status"])[["n", "n_female", "n_male"]]
     # nurse: a, c female, d male, b gone; without indicators b, d. engineer: d male, e without a face.
     for approach, nurses in (("naive", [3, 2, 1]), ("no_indicators", [1, 0, 1]), ("caption_prompts", [3, 2, 1])):
-        of = {key: list(row) for key, *row in counts.loc[approach].itertuples(name=None)}
-        assert of == {("nurse", "ok"): nurses, ("nurse", "gone"): [1, 0, 0], ("engineer", "ok"): [2, 0, 1]}
+        counts_by_key = {key: list(row) for key, *row in counts.loc[approach].itertuples(name=None)}
+        assert counts_by_key == {("nurse", "ok"): nurses, ("nurse", "gone"): [1, 0, 0], ("engineer", "ok"): [2, 0, 1]}
 
 
-def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp_path, monkeypatch):
-    p = fetching(captions={"approaches": ["naive"]})
+def test_downloads_require_url_column_and_setting(open_url_pipeline, fake, pictures, tmp_path, monkeypatch):
+    p = open_url_pipeline(captions={"approaches": ["naive"]})
     validation.check_settings(Pipeline("owner/name", p.settings))
     # What is fetched is no input of a run.
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)
-    before = validation.digest(Pipeline("owner/name", p.settings))
+    digest_before = validation.digest(Pipeline("owner/name", p.settings))
     assert not pictures.received
     p.downloads()
-    assert pictures.received and validation.digest(Pipeline("owner/name", p.settings)) == before
+    assert pictures.received and validation.digest(Pipeline("owner/name", p.settings)) == digest_before
     none = fake(captions={"training_images": "download"})
     with pytest.raises(MissingInputError, match=r"no recognized column of URLs\. Specify it in captions\.columns"):
         validation.check_settings(Pipeline("owner/name", none.settings))
@@ -501,18 +507,18 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
 
 
 @pytest.mark.parametrize("kind", ["files", "webdataset"])
-def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, pictures, tmp_path, kind, monkeypatch):
-    base, fetched = f"{pictures.url}/", {}
+def test_img2dataset_output_is_read_with_statuses(open_url_pipeline, pictures, tmp_path, kind, monkeypatch):
+    base, fetched_by_url = f"{pictures.url}/", {}
     for name, colour in {name: COLOURS[colour] for name, _, colour in CAPTIONS if name in "acd"}.items():
         Image.new("RGB", (9, 9), colour).save(tmp_path / "one.png")
-        fetched[base + name] = (tmp_path / "one.png").read_bytes()
-    fetched[base + "b"] = "HTTP Error 404: Not Found"
-    folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched])
-    p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
+        fetched_by_url[base + name] = (tmp_path / "one.png").read_bytes()
+    fetched_by_url[base + "b"] = "HTTP Error 404: Not Found"
+    folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched_by_url])
+    p = open_url_pipeline(captions={"approaches": ["naive"], "training_images": str(folder)})
     validation.check_settings(Pipeline("owner/name", p.settings))
     assert p.fetches_images and p.has_images and not pictures.received
     outcomes = p.downloads().set_index("caption_id")["status"].to_dict()
-    # Nobody asked img2dataset for e.
+    # e was not requested from img2dataset.
     assert outcomes == {"a": "ok", "b": "not_found", "c": "ok", "d": "ok", "e": "missing"}
     judged = p.judgements("training").set_index(["caption_id", "occupation"])
     genders = {"a": "female", "b": "", "c": "female", "d": "male"}
@@ -524,12 +530,16 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     # Other images are another input of a run.
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)
-    more = img2dataset_output.write(tmp_path / "more", kind, [fetched, {base + "e": fetched[base + "d"]}])
+    other_folder = img2dataset_output.write(
+        tmp_path / "more", kind, [fetched_by_url, {base + "e": fetched_by_url[base + "d"]}]
+    )
     opened = Pipeline("owner/name", p.settings)
-    assert validation.digest(opened.with_changes(captions={"training_images": str(more)})) != validation.digest(opened)
+    assert validation.digest(opened.with_changes(captions={"training_images": str(other_folder)})) != validation.digest(
+        opened
+    )
 
 
-def of_nurses(corpus):
+def nurse_captions(corpus):
     return {"corpus": str(corpus), "occupations": ["nurse"]}
 
 
@@ -538,7 +548,7 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 
 
 def check_captions(settings):
-    """Check tables that take captions alone, and those that take images of them."""
+    """Check tables that need captions only, and those that need images."""
     validation.check_plan(Pipeline("mini", settings), ["paradox_indicators", "paradox_percent_female"])
 
 
@@ -556,24 +566,24 @@ def check_captions(settings):
         ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
     ],
 )
-def test_what_would_stop_a_run_later_is_known_before(tmp_path, monkeypatch, name, text, settings, message):
+def test_check_plan_refuses_unusable_captions(tmp_path, monkeypatch, name, text, settings, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "images").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "1.png")
     (tmp_path / "images" / registry.DOMAIN_FILE).write_text('{"pictures": "drawings"}')
     (tmp_path / name).write_text(text)
-    given = {"captions": of_nurses(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
+    given = {"captions": nurse_captions(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
         check_captions(Settings.from_mapping(given).with_changes(captions=settings))
     assert not list((tmp_path / "store").rglob("*images*"))
 
 
-def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
+def test_check_plan_accepts_usable_captions(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
-    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"cache": str(tmp_path / "store")}}
+    given = {"captions": nurse_captions(tmp_path / "a.txt"), "compute": {"cache": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
     check_captions(Settings.from_mapping(given))
-    # Of a large corpus the first captions say nothing of the rest.
+    # The first captions of a large corpus do not determine the rest.
     monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
     check_captions(Settings.from_mapping(given))
@@ -584,21 +594,21 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
         )
     validation.check_plan(Pipeline("mini", Settings.from_mapping({})), ["paired_people"])
     with pytest.raises(ParameterError, match="lacks 1 of the prompts' words: 'zanzibar'"):
-        unknown = {"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}
-        validation.check_plan(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_people"])
+        unknown_word = {"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}
+        validation.check_plan(Pipeline("mini", Settings.from_mapping(unknown_word)), ["paired_people"])
 
 
-# Of the paradox, what cannot be measured on captions alone.
+# Tables of the paradox that need images.
 OF_IMAGES = {"percent_female", "judgement_outcomes", "caption_pairs", "gender_words"}
 
 
-def test_what_takes_the_images_behind_captions_is_told_and_planned(tmp_path, monkeypatch):
-    """Captions alone: a table can be had if and only if it takes no images, and a plan says the same."""
+def test_tables_needing_images_are_refused_and_planned(tmp_path, monkeypatch):
+    """With captions only, a table is available if and only if it needs no images, and a plan agrees."""
 
-    def never(*_, **__):
+    def refuse_generation(*_, **__):
         raise AssertionError("an image is generated")
 
-    monkeypatch.setattr(Pipeline, "generate_images", never)
+    monkeypatch.setattr(Pipeline, "generate_images", refuse_generation)
     (tmp_path / "captions.txt").write_text("a female nurse\na nurse at work\nan engineer\nhe is an engineer\n")
     settings = {
         "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},
@@ -608,12 +618,12 @@ def test_what_takes_the_images_behind_captions_is_told_and_planned(tmp_path, mon
     made = Study(tmp_path / "out", source="mini", settings=settings)
     made.pipeline.progress = False
     measured = {name for name in measures() if name.startswith("paradox_")}
-    taking = set()
+    needing_images = set()
     for name in measured:
         try:
             made.load(name)
         except MissingInputError as error:
             assert "captions but no images. Set captions.training_images to a folder" in str(error), name
-            taking.add(name)
-        assert (plan_of(made.pipeline).table(name).missing is not None) == (name in taking), name
-    assert taking == {f"paradox_{name}" for name in OF_IMAGES}
+            needing_images.add(name)
+        assert (plan_of(made.pipeline).table(name).missing is not None) == (name in needing_images), name
+    assert needing_images == {f"paradox_{name}" for name in OF_IMAGES}

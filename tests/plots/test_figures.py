@@ -1,4 +1,4 @@
-"""Pieces that all figures share."""
+"""Shared functions of figures."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def axes_to_100():
     return ax
 
 
-def test_labels_cover_neither_each_other_nor_points():
+def test_label_points_avoid_labels_and_points():
     axes = axes_to_100()
     rng = np.random.default_rng(0)
     x, y = rng.uniform(5, 95, (2, 60))
@@ -38,7 +38,7 @@ def test_labels_cover_neither_each_other_nor_points():
 
 
 @pytest.mark.long
-def test_a_label_without_room_is_left_out_and_the_first_wins():
+def test_label_points_omits_labels_without_room():
     axes = axes_to_100()
     assert style.label_points(axes, [], [], []) == []
     # Two hundred texts on one spot: most find no room, the most important one does.
@@ -48,7 +48,7 @@ def test_a_label_without_room_is_left_out_and_the_first_wins():
 
 
 @pytest.mark.usefixtures("any_text")
-def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkeypatch):
+def test_show_lays_out_once_and_crops_nothing(tmp_path, monkeypatch):
     style.use()
     figure, ax = plt.subplots(figsize=(9, 3))
     ax.plot([0, 1], [0, 1])
@@ -56,16 +56,18 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkey
     # So long that glyphs of whole pixels at another resolution would add up to more than the margin.
     ax.set_yticks([0.5], ["at least one of them " * 3])
     # By whichever engine: between savings matplotlib may give the figure another one.
-    laid_out, drawn = [], []
+    laid_out, drawn_figures = [], []
     execute, draw = ConstrainedLayoutEngine.execute, mpl.figure.Figure.draw
     monkeypatch.setattr(
         ConstrainedLayoutEngine, "execute", lambda self, fig: (laid_out.append(fig), execute(self, fig))
     )
-    monkeypatch.setattr(mpl.figure.Figure, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer)))
+    monkeypatch.setattr(
+        mpl.figure.Figure, "draw", lambda self, renderer: (drawn_figures.append(self), draw(self, renderer))
+    )
     Study(tmp_path).show("paired_shape", figure)
     assert len(laid_out) == 1
     # As PNG and as SVG; to lay it out nothing is drawn.
-    assert len(drawn) == 2
+    assert len(drawn_figures) == 2
     assert not plt.fignum_exists(figure.number)
     page = np.asarray(Image.open(tmp_path / "figures" / "paired_shape.png").convert("L"))
     # 0.1 inches of white all round, at 170 dots an inch, and something right behind it.
@@ -78,8 +80,8 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkey
     assert width / 72 == pytest.approx(page.shape[1] / 170, abs=0.02)
 
 
-def test_what_is_upright_is_upright_in_the_saved_picture(tmp_path):
-    # Pages as wide as a whole number of pixels and a hair beside it: what a product rounds must not shear them.
+def test_save_png_keeps_vertical_lines(tmp_path):
+    # Widths of a whole number of pixels, and slightly more or less: rounding must not shear the image.
     for hair in (-1e-12, 0, 1e-12):
         figure = plt.figure(figsize=(5, 2))
         figure.add_artist(plt.Line2D([0.2, 0.2], [0, 1], color="black", linewidth=3))

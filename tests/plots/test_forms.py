@@ -1,4 +1,4 @@
-"""The forms that figures of several papers take."""
+"""Forms of figures shared by several papers."""
 
 import ast
 import json
@@ -38,12 +38,12 @@ def names(ax):
         lambda t: forms.stacked(t, "value", row="row", part="of", styles=forms.PLAIN, label=""),
     ],
 )
-def test_a_table_without_rows_draws_nothing(draw):
+def test_forms_of_empty_table_draw_nothing(draw):
     figure = draw(ROWS.iloc[:0])
     assert not any(ax.axison for ax in figure.axes) and figure.axes[0].texts
 
 
-def test_estimates_stand_beside_floor_and_mark():
+def test_estimates_show_null_expectation_and_mark():
     figure = forms.estimates(
         ROWS, "value", row="row", color="of", label="points", null_mean="null_mean", mark="paper_table_value",
         filled="sure", names={"filled": "sure", "hollow": "not sure"},
@@ -56,7 +56,7 @@ def test_estimates_stand_beside_floor_and_mark():
     assert not any(c.get_linewidth()[0] == 1.8 for c in bare.axes[0].collections)
 
 
-def test_rows_and_axes_are_named_once_for_panels_side_by_side():
+def test_estimates_panels_share_row_and_axis_names():
     figure = forms.estimates(ROWS, "value", row="row", panel="of", columns=2, label="points")
     assert figure.get_supxlabel() == "points"
     left, right = figure.axes
@@ -67,7 +67,7 @@ def test_rows_and_axes_are_named_once_for_panels_side_by_side():
     assert [names(ax) for ax in figure.axes] == [["a", "b"], ["c", "d"]]
 
 
-def test_a_heat_map_has_one_scale_and_other_texts_where_they_are_given():
+def test_heat_map_has_one_scale_and_given_texts():
     table = ROWS.assign(text=["one", "two", "three", ""], panel=["p", "q"] * 2)
     figure = forms.heat_map(
         table, "value", row="row", column="of", panel="panel", label="rank", ends=(0, 4), text="text"
@@ -76,7 +76,7 @@ def test_a_heat_map_has_one_scale_and_other_texts_where_they_are_given():
     assert [[t.get_text() for t in ax.texts] for ax in figure.axes[:2]] == [["one", "three"], ["two"]]
 
 
-def test_a_legend_is_no_wider_than_the_page():
+def test_legend_fits_figure_width():
     for longest in (5, 30, 60):
         figure, _ = forms.panels(ROWS)
         forms.legend(figure, [forms.key(style.BLUE, "o", ("some words " * 6)[:longest])] * 5)
@@ -84,7 +84,7 @@ def test_a_legend_is_no_wider_than_the_page():
         assert figure.legends[0].get_window_extent().width < figure.bbox.width
 
 
-def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
+def test_wrap_name_breaks_long_row_names():
     long = "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
     assert forms.wrap_name("x " * 28) == "x " * 28
     first, second = forms.wrap_name(long).split("\n")
@@ -95,7 +95,7 @@ def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
     assert figure.axes[0].get_position().width > 0.5
 
 
-def saved(**columns):
+def saved_rows(**columns):
     """Return rows of ``paradox_amplification`` as a run saves them: the interval is of the corrected estimate."""
     rows = pd.DataFrame({"prompt": ["1", "2"], "amplification": [12.0, 8.0], "amplification_corrected": [10.0, np.nan]})
     rows = rows.assign(ci_low=[7.0, np.nan], ci_high=[13.0, np.nan], **columns)
@@ -109,14 +109,14 @@ def intervals(ax):
     return [tuple(segment[:, 0]) for segment in lines if segment.size and np.isfinite(segment).all()]
 
 
-def test_estimates_of_corrected_column_have_its_interval():
-    (ax,) = forms.estimates(saved(), "amplification_corrected", row="prompt").axes
+def test_estimates_of_corrected_column_show_interval():
+    (ax,) = forms.estimates(saved_rows(), "amplification_corrected", row="prompt").axes
     assert intervals(ax) == [(7, 13)]
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_estimates_of_uncorrected_column_have_no_interval(declared):
-    rows = saved()
+def test_estimates_of_uncorrected_column_show_no_interval(declared):
+    rows = saved_rows()
     # Frames that no run saved follow the same scheme.
     rows.attrs = rows.attrs if declared else {}
     (ax,) = forms.estimates(rows, "amplification", row="prompt").axes
@@ -125,29 +125,29 @@ def test_estimates_of_uncorrected_column_have_no_interval(declared):
 
 def test_estimates_with_limits_of_another_estimate_raise():
     with pytest.raises(InputError, match=r"limits of 'amplification_corrected', not of 'amplification'"):
-        forms.estimates(saved(), "amplification", row="prompt", limits=("ci_low", "ci_high"))
+        forms.estimates(saved_rows(), "amplification", row="prompt", limits=("ci_low", "ci_high"))
     with pytest.raises(InputError, match="limits of 'amplification_corrected', not of 'amplification'"):
         ends = (("ci_low", "ci_high"), ("low", "high"))
-        rows = saved(low=0.0, high=20.0)
+        rows = saved_rows(low=0.0, high=20.0)
         names = ("amplification", "amplification_corrected")
         forms.diagonal(rows, *names, labels=names, ends=(0, 20), limits=ends)
 
 
 def test_estimates_without_correction_fall_back_hollow():
-    how = {"fallback": "amplification", "names": {"filled": "corrected", "hollow": "uncorrected"}}
-    figure = forms.estimates(saved(), "amplification_corrected", row="prompt", **how)
+    options = {"fallback": "amplification", "names": {"filled": "corrected", "hollow": "uncorrected"}}
+    figure = forms.estimates(saved_rows(), "amplification_corrected", row="prompt", **options)
     (ax,) = figure.axes
     dots = {float(line.get_xdata()[0]): line.get_markerfacecolor() for line in ax.lines[1:] if len(line.get_xdata())}
     assert set(dots) == {10.0, 8.0} and dots[8.0] == "white" != dots[10.0]
     assert intervals(ax) == [(7, 13)] and texts(figure) == ["corrected", "uncorrected"]
 
 
-def test_trends_take_the_declared_interval():
-    rows = saved().rename(columns={"prompt": "step"})
+def test_trends_use_declared_interval():
+    rows = saved_rows().rename(columns={"prompt": "step"})
     for value, lines in (("amplification_corrected", 1), ("amplification", 0)):
         (ax,) = forms.trends(rows, "step", value, labels=("", "")).axes
-        drawn = [s for c in ax.collections for s in c.get_segments() if s.size and np.isfinite(s).all()]
-        assert len(drawn) == lines
+        segments = [s for c in ax.collections for s in c.get_segments() if s.size and np.isfinite(s).all()]
+        assert len(segments) == lines
 
 
 # -- calls of forms: each draws an interval around the estimate to which it belongs ----------------------------------
@@ -186,22 +186,22 @@ def drawn_with_intervals(path):
         if getattr(node.func.value, "id", "") != "forms" or node.func.attr not in ("estimates", "trends"):
             continue
         value = node.args[1 if node.func.attr == "estimates" else 2]
-        given = {word.arg: word.value for word in node.keywords if word.arg}
+        arguments = {word.arg: word.value for word in node.keywords if word.arg}
         for spread in (literals[word.value.id] for word in node.keywords if not word.arg):
             if isinstance(spread, ast.Dict):
-                given |= {key.value: of for key, of in zip(spread.keys, spread.values, strict=True)}
-        limits = given.get("limits")
+                arguments |= {key.value: estimate for key, estimate in zip(spread.keys, spread.values, strict=True)}
+        limits = arguments.get("limits")
         limits = literals.get(limits.id, limits) if isinstance(limits, ast.Name) else limits
         yield ast.literal_eval(value), limits and ast.literal_eval(limits), limits is not None
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *MODULES], ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_figure_intervals_belong_to_drawn_estimates(path):
-    declared = {(of, (low, high)) for s in tables.schemas().values() for of, low, high in s.intervals}
+    declared = {(estimate, (low, high)) for s in tables.schemas().values() for estimate, low, high in s.intervals}
     names = {column for _, ends in declared for column in ends}
-    for value, limits, given in drawn_with_intervals(path):
-        if not given:
+    for value, limits, arguments in drawn_with_intervals(path):
+        if not arguments:
             # By default a form draws the interval that is declared for the value.
-            assert value in {of for of, _ in declared} | DERIVED, value
+            assert value in {estimate for estimate, _ in declared} | DERIVED, value
         elif limits and set(limits) & names:
             assert (value, limits) in declared

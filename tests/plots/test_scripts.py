@@ -25,24 +25,26 @@ NAMES = (
 def figure():
     rows = pd.DataFrame({"model": NAMES, "kind": [f"_{k % 3} $x$" for k in range(len(NAMES))], "n": 10})
     rows = rows.assign(
-        estimate=range(len(NAMES)), ci_low=lambda of: of["estimate"] - 1, ci_high=lambda of: of["estimate"] + 1
+        estimate=range(len(NAMES)),
+        ci_low=lambda frame: frame["estimate"] - 1,
+        ci_high=lambda frame: frame["estimate"] + 1,
     )
-    made = forms.estimates(rows, "estimate", row="model", color="kind")
-    yield made
-    pyplot.close(made)
+    chart = forms.estimates(rows, "estimate", row="model", color="kind")
+    yield chart
+    pyplot.close(chart)
 
 
-def test_names_are_text_in_svg_and_never_mathematics(figure, tmp_path):
+def test_svg_keeps_names_as_text_without_mathtext(figure, tmp_path):
     figure.savefig(tmp_path / "f.svg")
     figure.savefig(tmp_path / "f.png")
-    written = {
+    svg_texts = {
         "".join(node.itertext()) for node in ElementTree.parse(tmp_path / "f.svg").iter() if node.tag.endswith("}text")
     }
     # Also those in the legend that begin with an underscore.
-    assert {*NAMES, "_0 $x$", "_1 $x$", "_2 $x$"} <= written
+    assert {*NAMES, "_0 $x$", "_1 $x$", "_2 $x$"} <= svg_texts
 
 
-def test_scripts_without_a_font_are_named(figure, monkeypatch):
+def test_choose_fonts_names_scripts_without_font(figure, monkeypatch):
     usual = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", usual)
     style._find_fonts.cache_clear()
@@ -53,12 +55,12 @@ def test_scripts_without_a_font_are_named(figure, monkeypatch):
     assert not {"Latin", "Cyrillic", "Greek", "Georgian", "Armenian"} & {*missing}
 
 
-def test_fonts_of_the_machine_serve_letters_that_the_usual_font_lacks(figure, monkeypatch):
-    held = {"Noto Sans Han": "医生간호사カンゴシ", "Aaa": "ሐኪም", "Last Resort": "".join(NAMES)}
-    fonts = [font_manager.FontEntry(fname=name, name=name, style="normal", weight=400) for name in held]
+def test_choose_fonts_adds_installed_fonts(figure, monkeypatch):
+    letters = {"Noto Sans Han": "医生간호사カンゴシ", "Aaa": "ሐኪም", "Last Resort": "".join(NAMES)}
+    fonts = [font_manager.FontEntry(fname=name, name=name, style="normal", weight=400) for name in letters]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
     usual = style._letters_of(font_manager.findfont("DejaVu Sans"))
-    monkeypatch.setattr(style, "_letters_of", lambda font: frozenset(held.get(font, usual)))
+    monkeypatch.setattr(style, "_letters_of", lambda font: frozenset(letters.get(font, usual)))
     style._find_fonts.cache_clear()
     missing = style.choose_fonts(figure)
     style._find_fonts.cache_clear()
@@ -67,14 +69,14 @@ def test_fonts_of_the_machine_serve_letters_that_the_usual_font_lacks(figure, mo
     assert not {"CJK", "Hangul", "Katakana", "Ethiopic"} & {*missing} and "Devanagari" in missing
 
 
-def test_glyphs_that_are_missing_are_not_warned_of_letter_by_letter(figure):
-    with warnings.catch_warnings(record=True) as seen:
+def test_missing_glyphs_give_no_warning_per_letter(figure):
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         style.use()
         figure.draw_without_rendering()
-    assert [str(one.message) for one in seen] == []
+    assert [str(warning.message) for warning in caught_warnings] == []
 
 
-def test_figure_names_of_models_in_other_letters_differ():
+def test_as_name_of_non_latin_names_is_unique():
     names = [as_name(text) for text in ("医生", "护士", "طبيبة", "SD v1.4", "SD v1.4 é")]
     assert len({*names}) == 5 and names[3] == "sd_v1_4" and all(name.isascii() for name in names)

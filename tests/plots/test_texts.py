@@ -1,4 +1,4 @@
-"""Titles and captions of figures come from text files, whole, and what they name is given; texts use standard terms."""
+"""Titles and captions of figures come from text files and have all their facts; texts use standard terms."""
 
 import argparse
 import ast
@@ -21,13 +21,13 @@ mpl.use("Agg")
 
 
 @pytest.fixture
-def told(monkeypatch):
-    some = {"paired_told": {"title": "Of {model}", "caption": "Bars: {level}\n  intervals; {n:,} images."}}
-    monkeypatch.setattr(texts, "figures", lambda: some)
+def sample_texts(monkeypatch):
+    figure_texts = {"paired_told": {"title": "Of {model}", "caption": "Bars: {level}\n  intervals; {n:,} images."}}
+    monkeypatch.setattr(texts, "figures", lambda: figure_texts)
 
 
-@pytest.mark.usefixtures("told")
-def test_facts_stand_where_a_text_names_them_and_a_missing_one_is_named():
+@pytest.mark.usefixtures("sample_texts")
+def test_of_figure_inserts_facts_and_names_missing_one():
     facts = {"model": "SD", "level": "95%", "n": 1200, "unused": 1}
     assert texts.of_figure("paired_told", facts) == ("Of SD", "Bars: 95% intervals; 1,200 images.")
     with pytest.raises(ParameterError, match=r"paired_told contains \{level\}"):
@@ -36,19 +36,19 @@ def test_facts_stand_where_a_text_names_them_and_a_missing_one_is_named():
         texts.of_figure("paired_tolt", {})
 
 
-@pytest.mark.usefixtures("told")
-def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
+@pytest.mark.usefixtures("sample_texts")
+def test_show_text_states_confidence_level(tmp_path):
     study = Study(tmp_path)
 
-    drawn, ax = plt.subplots()
+    shown_figure, ax = plt.subplots()
     ax.plot([0, 1])
-    study.show("paired_sd", drawn, text="paired_told", confidence=0.9, model="SD", n=3)
+    study.show("paired_sd", shown_figure, text="paired_told", confidence=0.9, model="SD", n=3)
     (record,) = study._records["figures"]
     assert (record["name"], record["title"]) == ("paired_sd", "Of SD")
     assert record["caption"] == record["alt"] == "Bars: 90% intervals; 3 images."
     for name, error in (("paired told", ParameterError), ("paired_other", UnknownNameError)):
         with pytest.raises(error):
-            study.show(name, drawn)
+            study.show(name, shown_figure)
     plt.close("all")
     assert len(list(tmp_path.glob("figures/*"))) == 2
 
@@ -137,12 +137,12 @@ def _prose(text):
 
 def private_words(texts, terms=TERMS):
     """Return the private words of texts, each with the words around it and the standard term."""
-    found = []
+    matches = []
     for text in map(_prose, texts):
         for pattern, term in terms.items():
             for match in re.finditer(rf"\b({pattern})\b", text, re.IGNORECASE):
-                found.append((text[max(0, match.start() - 30) : match.end() + 30], term))
-    return found
+                matches.append((text[max(0, match.start() - 30) : match.end() + 30], term))
+    return matches
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def private_words(texts, terms=TERMS):
     ],
 )
 def test_private_words_in_a_text_are_listed(text, words):
-    found = private_words([text], TERMS | PROSE_TERMS)
-    assert len(found) == len(words) and all(any(word in around for around, _ in found) for word in words)
+    matches = private_words([text], TERMS | PROSE_TERMS)
+    assert len(matches) == len(words) and all(any(word in around for around, _ in matches) for word in words)
 
 
 def _files(*patterns):
@@ -200,7 +200,7 @@ def test_templates_have_no_private_words(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_hand_written_parts_of_pages_have_no_private_words_of_prose(path):
+def test_hand_written_pages_have_no_private_prose(path):
     # Generated parts have the texts of YAML files, settings and commands, which are checked themselves.
     text = re.sub("<!-- Generated.*?<!-- End", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert private_words([text], PROSE_TERMS) == []
@@ -218,15 +218,17 @@ def test_notebooks_have_no_private_words(path):
 def test_help_of_commands_has_no_private_words():
     parser = cli.build_parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    helps = [action.help or "" for one in (parser, *commands.choices.values()) for action in one._actions]
+    helps = [action.help or "" for element in (parser, *commands.choices.values()) for action in element._actions]
     helps += [action.help or "" for action in commands._choices_actions]
-    helps += [text or "" for one in (parser, *commands.choices.values()) for text in (one.description, one.epilog)]
+    helps += [
+        text or "" for element in (parser, *commands.choices.values()) for text in (element.description, element.epilog)
+    ]
     assert len(helps) > 50
     assert private_words(helps, TERMS | PROSE_TERMS) == []
 
 
 def test_descriptions_of_settings_have_no_private_words():
-    meanings = [one.meaning for one in settings_reference.find_declared()]
+    meanings = [element.meaning for element in settings_reference.find_declared()]
     assert len(meanings) > 100
     assert private_words(meanings, TERMS | PROSE_TERMS) == []
 
@@ -246,7 +248,7 @@ def _errors_and_warnings(path):
         if isinstance(node, ast.Raise) or name in ("warn", "warning", "refuse") or name.endswith("Error"):
             for argument in (*calls.args, *(keyword.value for keyword in calls.keywords)):
                 parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
-                texts = [one.value if isinstance(one, ast.Constant) else "{x}" for one in parts]
+                texts = [element.value if isinstance(element, ast.Constant) else "{x}" for element in parts]
                 yield "".join(map(str, texts))
 
 

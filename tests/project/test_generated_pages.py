@@ -1,4 +1,4 @@
-"""Reference pages with a generated part are committed as the code declares it, and links of Markdown files work."""
+"""Generated parts of reference pages are up to date, and links of Markdown files work."""
 
 import json
 import re
@@ -21,7 +21,7 @@ MARKDOWN = sorted(
 
 
 @pytest.mark.parametrize("page", GENERATED["PAGES"])
-def test_generated_part_of_a_page_is_up_to_date(page):
+def test_generated_pages_are_up_to_date(page):
     pytest.importorskip("biaslab_world", reason="the pages list the tables and settings of biaslab-world")
     committed = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert committed == GENERATED["updated"](page), f"docs/{page} is out of date: run `make reference`."
@@ -65,11 +65,11 @@ def broken_links(path):
 
 
 @pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_relative_links_of_markdown_files_lead_to_files_and_anchors(path):
+def test_markdown_links_resolve(path):
     assert broken_links(path) == []
 
 
-def test_broken_links_are_listed_by_file_and_by_anchor(tmp_path):
+def test_broken_links_lists_missing_files_and_anchors(tmp_path):
     (tmp_path / "other.md").write_text('# A heading\n\n<a id="named"></a>\n')
     page = tmp_path / "page.md"
     page.write_text(
@@ -80,7 +80,7 @@ def test_broken_links_are_listed_by_file_and_by_anchor(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/replication-notes.md"])
-def test_counts_of_replicated_items_on_a_page_equal_the_ledger(page):
+def test_replication_counts_on_pages_match_status(page):
     rows = [row for row in replication_status.entries() if row["kind"] != "text"]
     status = Counter(row["status"] for row in rows)
     # What the run on published values shows is reprinted where `reprinted_by` names the run, else recomputed.
@@ -97,7 +97,7 @@ def test_counts_of_replicated_items_on_a_page_equal_the_ledger(page):
     assert f"From published values alone, {recomputed} are regenerated and {reprinted} are reprinted" in text
 
 
-def test_count_of_notebooks_with_assertions_in_the_readme_equals_the_notebooks():
+def test_readme_count_of_asserting_notebooks_is_correct():
     paths = [*ROOT.glob("notebooks/*/*.ipynb"), *ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")]
     asserting = sum(
         any(

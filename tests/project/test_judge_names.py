@@ -20,7 +20,7 @@ def modules():
             yield name, ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(node):
+def imported_values(node):
     """Return the values that a statement imports from the package of judges, or of endpoints."""
     if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(("biaslab.judges", "biaslab.endp")):
         return []
@@ -28,13 +28,13 @@ def imported(node):
     return [getattr(module, alias.name, None) for alias in node.names]
 
 
-def test_modules_outside_judges_never_read_the_prefix_of_a_judge_name():
+def test_only_judges_package_reads_judge_prefixes():
     assert {"annotations:", "endpoint:", "fairface:", "grounded:", "mediapipe:", "plugin:", "vqa:"} <= PREFIXES
     reads = []
     for name, tree in modules():
         imports_judges = any(isinstance(n, ast.ImportFrom) and "judges" in f"{n.module}" for n in ast.walk(tree))
         for node in ast.walk(tree):
-            values = [node.value] if isinstance(node, ast.Constant) else imported(node)
+            values = [node.value] if isinstance(node, ast.Constant) else imported_values(node)
             reads += [(name, node.lineno, value) for value in values if isinstance(value, str) and value in PREFIXES]
             if imports_judges and isinstance(node, ast.Attribute) and node.attr == "prefix":
                 reads.append((name, node.lineno, ".prefix"))

@@ -1,4 +1,4 @@
-"""The page of the stable API: what it lists can be imported, and what must be listed is there."""
+"""The page of the stable API: listed names are importable, and required names are listed."""
 
 import ast
 import doctest
@@ -20,7 +20,7 @@ LISTED = {
 }
 
 
-def test_outputs_on_the_page_are_those_of_its_code():
+def test_library_page_examples_pass_doctest():
     blocks = "".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     test = doctest.DocTestParser().get_doctest(blocks, {}, "library.md", None, 0)
     problems = []
@@ -28,13 +28,13 @@ def test_outputs_on_the_page_are_those_of_its_code():
     assert doctest.DocTestRunner(verbose=False).run(test, out=problems.append).failed == 0, "".join(problems)
 
 
-def imported(dotted):
-    """Return what a dotted name stands for: a module, or an attribute of one."""
+def import_name(dotted):
+    """Return the module, or the attribute of a module, of a dotted name."""
     try:
         return importlib.import_module(dotted)
     except ModuleNotFoundError:
         owner, _, name = dotted.rpartition(".")
-        return getattr(imported(owner), name)
+        return getattr(import_name(owner), name)
 
 
 def names_in_notebooks():
@@ -73,7 +73,7 @@ def is_module(owner, name):
 
 @pytest.mark.parametrize("module", LISTED)
 def test_listed_names_are_importable(module):
-    owner = imported(module)
+    owner = import_name(module)
     assert [name for name in LISTED[module] if not hasattr(owner, name)] == []
 
 
@@ -82,7 +82,7 @@ def test_public_packages_are_listed_completely(package):
     assert LISTED[package.__name__] == set(package.__all__)
 
 
-def test_names_in_notebooks_are_listed():
+def test_names_used_in_notebooks_are_listed():
     used = set(names_in_notebooks())
     assert len(used) > 200
     assert sorted((module, name) for module, name in used if name not in LISTED.get(module, ())) == []
@@ -91,7 +91,7 @@ def test_names_in_notebooks_are_listed():
 def test_dotted_names_in_prose_are_importable():
     groups = set(plugins.GROUPS)
     for dotted in set(re.findall(r"`(biaslab\.[\w.]+)`", PAGE)) - groups:
-        assert imported(dotted) is not None
+        assert import_name(dotted) is not None
     assert all(f"`{group}`" in PAGE for group in groups)
 
 

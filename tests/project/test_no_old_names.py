@@ -38,44 +38,44 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def texts(root):
-    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True)
-    if listed.returncode:
+    git_process = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True)
+    if git_process.returncode:
         pytest.skip("not a clone: git lists no files")
-    names = [name for name in listed.stdout.splitlines() if name.endswith(SUFFIXES) and name not in EXCEPTIONS]
+    names = [name for name in git_process.stdout.splitlines() if name.endswith(SUFFIXES) and name not in EXCEPTIONS]
     paths = [(name, root / name) for name in names]
     return {name: path.read_text(encoding="utf-8") for name, path in paths if path.is_file()}
 
 
 def uses(texts, pattern):
     """Return the places of a pattern, as ``file: text``."""
-    found = re.compile(pattern)
-    return [f"{name}: {match[0]}" for name, text in texts.items() for match in found.finditer(text)]
+    regex = re.compile(pattern)
+    return [f"{name}: {match[0]}" for name, text in texts.items() for match in regex.finditer(text)]
 
 
 @pytest.mark.parametrize("pattern", MODULES)
-def test_modules_have_their_new_names(texts, pattern):
+def test_no_file_uses_old_modules(texts, pattern):
     assert uses(texts, pattern) == []
 
 
-def test_settings_have_their_new_names(texts):
+def test_no_file_uses_old_settings(texts):
     old = {name for name in old_names.table("settings") if "." in name} - FUNCTIONS
     names = "|".join(sorted(map(re.escape, old), key=len, reverse=True))
     assert uses(texts, rf"(?<![\w./])({names})\b(?![\w(])") == []
 
 
-def test_commands_have_their_new_names(texts):
+def test_no_file_uses_old_commands(texts):
     commands = "|".join(old_names.table("commands"))
     assert uses(texts, rf"\bbiaslab ({commands})\b(?= [A-Z`\-]|`|$)") == []
 
 
-def test_options_have_their_new_names(texts):
+def test_no_file_uses_old_options(texts):
     # Scripts of benchmarks and of the world's training have options of their own.
     of_commands = {name: text for name, text in texts.items() if not name.startswith(("benchmarks/", "world/"))}
     options = "|".join(sorted(old_names.table("options"), key=len, reverse=True))
     assert uses(of_commands, rf"(?<![\w-])({options})(?![\w-])(?=[ `\"'=])") == []
 
 
-def test_environment_variables_have_their_new_names(texts):
+def test_no_file_uses_old_environment_variables(texts):
     texts = {
         name: text for name, text in texts.items() if name not in ("biaslab/io/places.py", "tests/io/test_places.py")
     }

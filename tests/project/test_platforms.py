@@ -1,6 +1,6 @@
-"""Other systems: no module imports what only POSIX has.
+"""Other systems: no module imports POSIX-only features.
 
-No such system is here: what they lack is taken away.
+Other systems are simulated: missing features are removed.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ from biaslab.runs import params
 
 pytestmark = pytest.mark.long
 
-# Modules that Windows has not, and names of modules that it has.
+# Modules and names that are missing on Windows.
 WITHOUT = """
 import importlib, os, pkgutil, signal, sys
 import numpy, pandas, scipy.stats, matplotlib, seaborn, statsmodels.api, pyarrow.parquet, psutil, filelock, httpx
@@ -33,13 +33,13 @@ sys.exit(cli.main(["reference", "paradox_table_6"]))
 """
 
 
-def test_every_module_is_imported_without_what_only_posix_has():
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("occupation,")
+def test_modules_import_without_posix_features():
+    process = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith("occupation,")
 
 
-def test_texts_with_ends_of_lines_of_windows_are_read_alike(tmp_path):
+def test_read_yaml_accepts_windows_line_endings(tmp_path):
     text = "run: mine\nsource: published\nseed: 7\n"
     loaded = []
     for ends in ("\n", "\r\n"):

@@ -29,20 +29,20 @@ CONDA = {
     "opencv-python-headless": "opencv",
     "duckdb": "python-duckdb",
 }
-# What the user of this project was promised to find in the environment.
+# Packages that the environment must include.
 PROMISED = "jupyterlab papermill diffusers torch open_clip_torch sentence-transformers seaborn statsmodels datasets"
 
 
 @pytest.mark.parametrize("words", [["-c", "import biaslab"], ["-m", "biaslab.cli", "--help"]])
-def test_nothing_heavy_loads_on_import_or_help(words):
-    done = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True)
-    loaded = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+def test_import_and_help_load_no_heavy_packages(words):
+    process = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True)
+    loaded = {line.split("|")[-1].strip().split(".")[0] for line in process.stderr.splitlines()}
     assert "biaslab" in loaded
     assert not loaded.intersection(HEAVY)
 
 
 def _requirements(root):
-    """Return what the package needs, and what its parts do, each with that of the parts that it names."""
+    """Return the requirements of the package, and of its extras, each with those of the extras that it includes."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     parts = project["optional-dependencies"]
 
@@ -54,21 +54,21 @@ def _requirements(root):
     return project["dependencies"], {name: whole(name) for name in parts}
 
 
-def test_conda_users_get_what_pip_users_get(root):
+def test_conda_environment_matches_requirements(root):
     needed, extras = _requirements(root)
     conda = yaml.safe_load((root / "environment.yml").read_text())["dependencies"]
     pip = next(d["pip"] for d in conda if isinstance(d, dict))
-    there = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
+    available = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
     for requirement in [*needed, *extras["models"], *extras["dev"], *extras["dask"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
-        assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
+        assert f"{CONDA.get(name, name)}{version}".lower() in available, requirement
     names = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"], *extras["lab"]]}
     assert names.issuperset(PROMISED.split())
     # Both packages, by lines that pip reads in a file of requirements, as conda hands them over.
     assert pip[-2:] == ["--editable .", "--editable world"]
 
 
-def test_the_lock_holds_a_version_of_all_that_setup_installs_within_the_bounds(root):
+def test_lock_pins_all_requirements_within_bounds(root):
     needed, extras = _requirements(root)
     lines = (root / "requirements.lock").read_text().splitlines()
     locked = {}
@@ -102,13 +102,13 @@ print(*(cli.main(["reference"]), cli.main(["audit", "world"])))
 
 
 @pytest.mark.long
-def test_the_library_alone_takes_three_packages_and_commands_say_what_they_lack(root):
+def test_library_needs_only_core_dependencies(root):
     needed, _ = _requirements(root)
     assert {Requirement(text).name for text in needed} == {"numpy", "pandas", "scipy"}
-    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 2"
+    process = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == "0 2"
     # The extra that the whole audit needs, not the smallest one with the package.
-    assert done.stderr.endswith("is not installed: pip install 'biaslab[models]'\n")
+    assert process.stderr.endswith("is not installed: pip install 'biaslab[models]'\n")
 
 
 def _notebooks(root):
@@ -117,13 +117,13 @@ def _notebooks(root):
 
 
 @pytest.mark.long
-def test_notebooks_are_clean_and_explain_themselves(root):
+def test_notebooks_are_clean_and_documented(root):
     from biaslab.study import Study
 
     takes = inspect.signature(Study.__init__).parameters
-    found = _notebooks(root)
-    assert len(found) >= 15 and {"synthesis/world", "synthesis/calibration"} <= {n.id for n in found}
-    for notebook in found:
+    items = _notebooks(root)
+    assert len(items) >= 15 and {"synthesis/world", "synthesis/calibration"} <= {n.id for n in items}
+    for notebook in items:
         cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
         for cell in cells:
             if cell["cell_type"] != "code":
@@ -147,18 +147,18 @@ def test_notebooks_are_clean_and_explain_themselves(root):
             assert formula_html(tex, display=display == "$$").startswith("<img"), (notebook.id, tex)
 
 
-def _listed(folder, *below):
+def _tracked_files(folder, *below):
     """Return the project's files in a folder, by their names from there."""
     words = ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", *below]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
+    process = subprocess.run(words, capture_output=True, text=True)
+    if process.returncode:
         pytest.skip("not a git checkout, so there is no list of the project's files")
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
-def test_nothing_names_this_or_any_machine(root):
+def test_files_contain_no_local_paths(root):
     bad = re.compile(rb"/(home|Users|root)/[a-z]|/work/|index-url|extra-index")
-    for name in _listed(root):
+    for name in _tracked_files(root):
         path = root / name
         if path.is_file() and path.suffix not in (".png", ".safetensors") and path.name != "test_project.py":
             assert not bad.search(path.read_bytes()), name
@@ -176,33 +176,33 @@ def test_params_files_load(root):
 def test_make_plans_setup_before_every_job(root):
     for target, job in (("report", "biaslab run params/published.yaml"), ("test", "pytest"), ("lab", "jupyter lab")):
         words = ["make", "-n", target, "VENV=.venv-that-does-not-exist"]
-        planned = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout
-        assert "-m venv" in planned
-        assert planned.index('--editable ".[dev,models,dask]" --editable world') < planned.index(job)
+        commands = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout
+        assert "-m venv" in commands
+        assert commands.index('--editable ".[dev,models,dask]" --editable world') < commands.index(job)
 
 
-def test_no_two_notebooks_save_a_figure_under_one_name(root):
-    # The later one's picture would stand beside the earlier one's caption.
-    saved = {}
+def test_figure_names_are_unique_across_notebooks(root):
+    # The later image would appear with the earlier caption.
+    notebooks_by_figure = {}
     for notebook in _notebooks(root):
         for name in re.findall(r'\bstudy\.show\(\s*"(\w+)"', "\n".join(notebook.cells)):
-            saved.setdefault(name, set()).add(notebook.id)
-    assert len(saved) > 60
-    assert {name: found for name, found in saved.items() if len(found) > 1} == {}
+            notebooks_by_figure.setdefault(name, set()).add(notebook.id)
+    assert len(notebooks_by_figure) > 60
+    assert {name: items for name, items in notebooks_by_figure.items() if len(items) > 1} == {}
 
 
 @pytest.fixture(scope="module")
 def wheels(root, tmp_path_factory):
-    """What the wheels of both packages hold, by package, as they are built without a network."""
+    """Return the paths of the wheels of both packages, by package, built without a network."""
     folder = tmp_path_factory.mktemp("wheels")
     words = ["wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([sys.executable, "-m", "pip", *words, "--wheel-dir", folder, root, root / "world"], check=True)
-    found = {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
-    assert set(found) == {"biaslab", "biaslab_world"}
-    return found
+    items = {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
+    assert set(items) == {"biaslab", "biaslab_world"}
+    return items
 
 
-def _held(wheel):
+def _contents(wheel):
     """Return a wheel's metadata and the files of its package."""
     with zipfile.ZipFile(wheel) as packed:
         (metadata_file,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
@@ -213,31 +213,33 @@ def _held(wheel):
 
 
 @pytest.mark.long
-def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
-    said, files, licence = _held(wheels["biaslab"])
+def test_wheel_of_biaslab_excludes_world(root, wheels):
+    metadata, files, licence = _contents(wheels["biaslab"])
     assert wheels["biaslab"].stat().st_size < 5_000_000
     assert {name.split("/")[0] for name in files} == {"biaslab"}
     assert not [name for name in files if name.endswith(".safetensors") or "mini" in name]
     # What `biaslab init` writes: as in the project.
     inside = {name.removeprefix("biaslab/project/") for name in files if name.startswith("biaslab/project/")}
-    there = {path.relative_to(root).as_posix() for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))}
-    assert inside == there
-    assert "biaslab-world; extra == 'world'" in said.get_all("Requires-Dist")
+    available = {
+        path.relative_to(root).as_posix() for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))
+    }
+    assert inside == available
+    assert "biaslab-world; extra == 'world'" in metadata.get_all("Requires-Dist")
     assert licence == (root / "LICENSE").read_bytes()
 
 
-def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheels):
-    said, files, licence = _held(wheels["biaslab_world"])
-    assert (said["Name"], said["License-Expression"]) == ("biaslab-world", "Apache-2.0")
-    assert said["Version"] == _held(wheels["biaslab"])[0]["Version"]
-    assert said.get_all("Requires-Dist") == ["biaslab[models]"]
-    assert said.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
+def test_wheel_of_world_is_complete_without_training(root, wheels):
+    metadata, files, licence = _contents(wheels["biaslab_world"])
+    assert (metadata["Name"], metadata["License-Expression"]) == ("biaslab-world", "Apache-2.0")
+    assert metadata["Version"] == _contents(wheels["biaslab"])[0]["Version"]
+    assert metadata.get_all("Requires-Dist") == ["biaslab[models]"]
+    assert metadata.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_bytes()
     assert {name.split("/")[0] for name in files} == {"biaslab_world"}
     assert not [name for name in files if "training/" in name or "/tests/" in name or "test_" in name]
-    # All that lies in the package: weights, cards, tables and notebooks among it.
-    there = {name for name in _listed(root / "world", "biaslab_world") if (root / "world" / name).is_file()}
+    # All files of the package, such as weights, cards, tables and notebooks.
+    available = {name for name in _tracked_files(root / "world", "biaslab_world") if (root / "world" / name).is_file()}
     params_of_world = {f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")}
-    assert files == there | params_of_world
-    kinds = {name.rpartition(".")[2] for name in there}
+    assert files == available | params_of_world
+    kinds = {name.rpartition(".")[2] for name in available}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds

@@ -1,4 +1,4 @@
-"""The site and what it is made of: pages that link to what is there, ask no other machine, and show what works."""
+"""The site and its pages: working links and examples, without external resources."""
 
 import ast
 import importlib
@@ -29,35 +29,35 @@ from biaslab.settings import Settings
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "world/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What stands for an address of the reader's.
+# Replaces the placeholder URL in examples.
 URL = "https://example.org/v1"
 
 
 def blocks(*languages):
     """Return the code blocks of all pages in a language, each with its page."""
-    found = []
+    entries = []
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
             if language in languages:
-                found.append(pytest.param(text, id=f"{page.relative_to(ROOT)}:{text.strip().splitlines()[0][:50]}"))
-    return found
+                entries.append(pytest.param(text, id=f"{page.relative_to(ROOT)}:{text.strip().splitlines()[0][:50]}"))
+    return entries
 
 
 def commands():
     """Return the commands of biaslab in blocks and within sentences, as lists of words, each once."""
-    found = {}
+    entries = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        lines = [line for language, block in BLOCK.findall(text) if language == "sh" for line in joined(block)]
+        lines = [line for language, block in BLOCK.findall(text) if language == "sh" for line in logical_lines(block)]
         lines += re.findall(r"`(biaslab [^`]+)`", BLOCK.sub("", text).replace(" \n", " "))
         for line in lines:
             words = shlex.split(line, comments=True)
             if words[:1] == ["biaslab"] and not any("COMMAND" in word for word in words):
-                found.setdefault(tuple(words[1:]), page.relative_to(ROOT).as_posix())
-    return [pytest.param(list(words), id=f"{page}:{' '.join(words)}") for words, page in found.items()]
+                entries.setdefault(tuple(words[1:]), page.relative_to(ROOT).as_posix())
+    return [pytest.param(list(words), id=f"{page}:{' '.join(words)}") for words, page in entries.items()]
 
 
-def joined(block):
+def logical_lines(block):
     return block.replace("\\\n", " ").splitlines()
 
 
@@ -67,10 +67,10 @@ def available():
 
 
 @pytest.mark.parametrize("words", commands())
-def test_commands_can_be_given(words, monkeypatch, capsys):
+def test_documented_commands_parse(words, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     parser = cli.build_parser()
-    # What is only named, as in "`biaslab shard`, which computes share i of n", needs no more than its name.
+    # A command that a sentence only mentions needs only a valid name.
     if len(words) == 1:
         (subparsers,) = (a for a in parser._actions if hasattr(a, "choices") and isinstance(a.choices, dict))
         assert words[0] in subparsers.choices
@@ -84,24 +84,24 @@ def test_commands_can_be_given(words, monkeypatch, capsys):
     if words[0] in ("run", "shard") and not re.search("mine|NAME", given.params):
         assert (ROOT / given.params).is_file()
     if overrides := [re.sub(r"(?<==)URL$", URL, text) for text in getattr(given, "overrides", [])]:
-        # With values that are checked as those of a run are.
+        # Values are checked like those of a run.
         file = ROOT / given.params if words[0] == "run" and (ROOT / given.params).is_file() else None
-        own = None if file else {"run": "mine", "source": "pipeline", "model": "owner/name"}
-        checked = params.load(file or runner.PARAMS, overrides=overrides, given=own)
+        base_values = None if file else {"run": "mine", "source": "pipeline", "model": "owner/name"}
+        checked = params.load(file or runner.PARAMS, overrides=overrides, given=base_values)
         Settings.from_mapping(checked.values.get("settings") or {})
 
 
 @pytest.mark.parametrize("text", blocks("sh"))
-def test_other_commands_are_there(text):
+def test_documented_make_targets_exist(text):
     targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for line in joined(text):
+    for line in logical_lines(text):
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
             assert [word for word in words[1:] if "=" not in word and word not in targets] == []
 
 
 @pytest.mark.parametrize("text", blocks("python"))
-def test_python_can_be_run(text, tmp_path, monkeypatch):
+def test_documented_python_runs(text, tmp_path, monkeypatch):
     # The captions of a reader, in the folder where the page works.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "captions").mkdir()
@@ -110,7 +110,7 @@ def test_python_can_be_run(text, tmp_path, monkeypatch):
     ]
     pd.DataFrame(captions, columns=["url", "text"]).to_parquet(tmp_path / "captions" / "0.parquet")
     tree = ast.parse(text)
-    bound = {
+    imported_names = {
         alias.asname or alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom | ast.Import)
@@ -121,33 +121,33 @@ def test_python_can_be_run(text, tmp_path, monkeypatch):
             module = importlib.import_module(node.module)
             for alias in node.names:
                 assert hasattr(module, alias.name) or importlib.import_module(f"{node.module}.{alias.name}")
-    # What has its imports with it is run.
-    if bound:
+    # Examples with imports are run.
+    if imported_names:
         exec(compile(tree, "page", "exec"), {})
 
 
 @pytest.mark.parametrize("text", blocks("yaml"))
-def test_files_of_values_can_be_read(text, tmp_path):
+def test_documented_yaml_loads(text, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
-    held = yaml.safe_load(text)
-    if isinstance(held, list):
-        assert len(find_questions(str(file))) == len(held)
-    elif "occupations" in held:
+    content = yaml.safe_load(text)
+    if isinstance(content, list):
+        assert len(find_questions(str(file))) == len(content)
+    elif "occupations" in content:
         assert word_files.read(str(file), "captions.vocabulary_file").occupations
     else:
-        given = {"run": "mine", "source": "pipeline", "model": "owner/name"} | held
+        given = {"run": "mine", "source": "pipeline", "model": "owner/name"} | content
         Settings.from_mapping(params.load(runner.PARAMS, given=given).values["settings"])
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
-def test_files_of_packages_can_be_read(text):
+def test_documented_entry_points_exist(text):
     from biaslab import plugins
 
     assert {*tomllib.loads(text)["project"]["entry-points"]} <= {*plugins.GROUPS}
 
 
-def test_pages_name_what_is_there():
+def test_pages_name_existing_files_settings_and_tables():
     """Files of the project, settings, tables and notebooks that pages name in passing."""
     from biaslab import stats
     from biaslab.schema import tables
@@ -168,48 +168,50 @@ def test_pages_name_what_is_there():
         for name in re.findall(r"`([\w./*-]+)`", text):
             if re.match(r"(biaslab|params|benchmarks|notebooks|tests|docs|world/\w+)/", name):
                 bases = (ROOT, ROOT / "world") if page.parent.name == "world" else (ROOT,)
-                there = any(next(base.glob(name), None) for base in bases)
+                target_exists = any(next(base.glob(name), None) for base in bases)
             elif re.match(rf"({setting})\.[a-z]", name) and not module(name):
-                there = name in settings or name in groups
+                target_exists = name in settings or name in groups
             elif re.fullmatch(r"(paradox|paired|dalleval|triplets|custom)_\w+", name):
                 # Names of the library are tested in test_library.
-                there = name in tables.schemas() or name.startswith("paradox_table") or page.name == "library.md"
-                there = there or hasattr(stats, name)
+                target_exists = (
+                    name in tables.schemas() or name.startswith("paradox_table") or page.name == "library.md"
+                )
+                target_exists = target_exists or hasattr(stats, name)
             elif re.fullmatch(r"(paradox|paired|dalleval|triplets|synthesis|custom)/\w+", name):
-                there = name in notebooks
+                target_exists = name in notebooks
             else:
                 continue
-            missing += [] if there else [(page.relative_to(ROOT).as_posix(), name)]
+            missing += [] if target_exists else [(page.relative_to(ROOT).as_posix(), name)]
     assert missing == []
 
 
-def test_one_glossary():
-    """The words of reports, and those of commands beside them, each once and with an anchor."""
+def test_glossary_matches_report_terms():
+    """The glossary has the terms of reports and commands, each once and with an anchor."""
     page = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     rows = re.findall(r'^\| <a id="([^"]+)"></a>(.+?) \| (.+?) \|$', page, re.MULTILINE)
-    told = {word: meaning for _, word, meaning in rows}
-    assert len(told) == len(rows) == len({anchor for anchor, _, _ in rows})
+    actual = {word: meaning for _, word, meaning in rows}
+    assert len(actual) == len(rows) == len({anchor for anchor, _, _ in rows})
     assert [anchor for anchor, word, _ in rows] == [
         re.sub("[^a-z-]", "", word.lower().replace(" ", "-")) for _, word, _ in rows
     ]
     words = cards.words("glossary")["terms"]
-    assert {word: told.get(word) for word in words} == words
+    assert {word: actual.get(word) for word in words} == words
 
 
-# -- commands that the site is made with -----------------------------------------------------------------
+# -- commands that generate the site ---------------------------------------------------------------------
 
 
-def test_settings_are_listed_as_they_are_declared(capsys):
-    known = {name: meaning for name, _, meaning in Settings().describe()}
-    found = settings_reference.find_declared()
-    assert {one.name: one.meaning for one in found} == known
-    by_name = {one.name: one for one in found}
+def test_settings_reference_matches_declarations(capsys):
+    expected = {name: meaning for name, _, meaning in Settings().describe()}
+    entries = settings_reference.find_declared()
+    assert {one.name: one.meaning for one in entries} == expected
+    by_name = {one.name: one for one in entries}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1,000 steps; default null"
     assert by_name["paired.aspect"].limits == "0.1 to 10"
     assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
     assert by_name["judging.class_prompts"].kind == "list of strings"
     assert by_name["compute.cache"].kind == "path" and by_name["judging.gender"].kind == "name or path"
-    # What an installed package brings.
+    # Defaults of an installed package.
     assert "default for models from biaslab-world: mini-clip" in by_name["judging.gender"].package_default
     assert (
         by_name["captions.corpus"].package_default[-1]
@@ -217,7 +219,7 @@ def test_settings_are_listed_as_they_are_declared(capsys):
     )
 
     assert [one.name for one in settings_reference.find_declared("vision")] == [
-        n for n in known if n.startswith("vision.")
+        n for n in expected if n.startswith("vision.")
     ]
     assert [one.name for one in settings_reference.find_declared("settings.generation.steps")] == ["generation.steps"]
     assert "judging.min_face_size" in {one.name for one in settings_reference.find_declared("FACE")}
@@ -239,7 +241,7 @@ RUN = {
 }
 
 
-def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
+def test_citation_of_run_lists_what_it_used(tmp_path, capsys):
     run, package, *papers = citation.of_run(RUN, "https://example.org/a_b", "A. Auditor")
     by = "generated with biaslab 0.1.0 (commit 0123456789ab)"
     assert run.text == (
@@ -272,13 +274,13 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
     assert cli.main(["cite", "other", "--outputs", str(tmp_path)]) == 2
 
 
-def test_one_citation_in_all_places():
+def test_citations_agree_with_cff():
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (
         f"{cff['authors'][0]['name']} (2026). {cff['title']} (version {cff['version']})." == citation.of_package().text
     )
-    told = [citation.of_paper(name).text for name, about in cards.words("papers").items() if about["bibtex"]]
-    assert [next(r["title"] in text for text in told if r["title"] in text) for r in cff["references"]] == [True] * 4
+    actual = [citation.of_paper(name).text for name, about in cards.words("papers").items() if about["bibtex"]]
+    assert [next(r["title"] in text for text in actual if r["title"] in text) for r in cff["references"]] == [True] * 4
 
 
 # -- the site -------------------------------------------------------------------------------------------------
@@ -290,8 +292,8 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join([str(ROOT), str(ROOT / "world"), os.environ.get("PYTHONPATH", "")])
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert process.returncode == 0, process.stdout + process.stderr
     return folder
 
 
@@ -320,7 +322,7 @@ def parsed(site):
 
 
 @pytest.mark.long
-def test_links_of_the_site_lead_somewhere(site, parsed):
+def test_site_links_resolve(site, parsed):
     assert {"index.html", "tutorial.html", "glossary.html"} <= {p.relative_to(site).as_posix() for p in parsed}
     broken = []
     for path, page in parsed.items():
@@ -329,17 +331,17 @@ def test_links_of_the_site_lead_somewhere(site, parsed):
             if target.scheme:
                 assert target.scheme in ("https", "http"), (path, link)
                 continue
-            there = (path.parent / unquote(target.path)).resolve() if target.path else path
-            known = parsed.get(there)
-            if not there.is_file() or (
-                target.fragment and known and unquote(target.fragment) not in known.ids | {"__top"}
+            target_exists = (path.parent / unquote(target.path)).resolve() if target.path else path
+            expected = parsed.get(target_exists)
+            if not target_exists.is_file() or (
+                target.fragment and expected and unquote(target.fragment) not in expected.ids | {"__top"}
             ):
                 broken.append((path.relative_to(site).as_posix(), link))
     assert broken == []
 
 
 @pytest.mark.long
-def test_the_site_loads_nothing_from_elsewhere(site, parsed):
+def test_site_loads_no_external_resources(site, parsed):
     for path, page in parsed.items():
         for load in page.loads:
             assert load.startswith("data:") or (not urlsplit(load).scheme and not load.startswith("//")), (path, load)
@@ -348,7 +350,7 @@ def test_the_site_loads_nothing_from_elsewhere(site, parsed):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
 
 
-def test_every_command_setting_and_table_is_on_the_site(site):
+def test_site_lists_every_command_setting_and_table(site):
     names = ("commands", "settings", "tables")
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
     (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(getattr(a, "choices", None), dict))
@@ -360,12 +362,12 @@ def test_every_command_setting_and_table_is_on_the_site(site):
 
 @pytest.mark.long
 @pytest.mark.browser
-def test_the_site_is_read_and_searched_from_a_file(site, browser):
-    asked = []
+def test_site_works_and_searches_offline(site, browser):
+    requested_urls = []
     for width in (1280, 390):
         context = browser.new_context(viewport={"width": width, "height": 900})
         tab = context.new_page()
-        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("request", lambda request: requested_urls.append(request.url))
         for name in ("index", "tutorial", "howto/model", "papers/paired", "glossary", "reference/outputs", "world"):
             tab.goto((site / f"{name}.html").as_uri())
             beyond = "e => e.filter(x => x.getBoundingClientRect().right > innerWidth + 1).length"
@@ -374,9 +376,9 @@ def test_the_site_is_read_and_searched_from_a_file(site, browser):
             tab.fill(".md-search__input", "specification curve")
             tab.wait_for_selector(".md-search-result__item", timeout=20_000)
         context.close()
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+    assert [url for url in requested_urls if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
 
 
-def test_titles_cannot_break_out_of_bibtex():
+def test_citation_title_is_escaped_in_bibtex():
     run, *_ = citation.of_run(RUN | {"title": "a}, author = {b}\\", "run": "x"})
     assert "  title = {a, author = b},\n" in run.bibtex

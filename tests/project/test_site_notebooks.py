@@ -36,8 +36,8 @@ def page(tmp_path):
     """Return what makes the page of a notebook with some code; a run has executed ``shares()``."""
     hooks = runpy.run_path(str(ROOT / "docs/hooks.py"))
     hooks["_notebook"].__globals__["ROOT"] = tmp_path
-    executed = tmp_path / "outputs/published/notebooks/custom/shares.ipynb"
-    executed.parent.mkdir(parents=True)
+    executed_path = tmp_path / "outputs/published/notebooks/custom/shares.ipynb"
+    executed_path.parent.mkdir(parents=True)
     images = []
 
     def add_image(number, data):
@@ -45,7 +45,7 @@ def page(tmp_path):
         return f"shares-{number}.png"
 
     def make(code, outputs=OUTPUTS):
-        executed.write_text(notebook("shares()", outputs, injected=True))
+        executed_path.write_text(notebook("shares()", outputs, injected=True))
         path = tmp_path / "notebooks/custom/shares.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(notebook(code))
@@ -54,7 +54,7 @@ def page(tmp_path):
     return make
 
 
-def test_page_of_an_executed_notebook_has_its_outputs_without_scripts(page):
+def test_page_of_executed_notebook_has_outputs_without_scripts(page):
     text, images = page("shares()")
     assert text.startswith("# Shares\n\n*The outputs are computed from the values that the papers print")
     assert '<pre class="output" data-search-exclude>1 &lt; 2</pre>' in text
@@ -62,13 +62,13 @@ def test_page_of_an_executed_notebook_has_its_outputs_without_scripts(page):
     assert '<img src="shares-3.png" alt="Shares &quot;by&quot; group.">' in text and images == [b"an image"]
 
 
-def test_page_of_a_notebook_with_other_code_has_no_outputs(page):
+def test_page_of_changed_notebook_has_no_outputs(page):
     text, images = page("shares(2)")
     assert "*This page has no outputs:" in text and "```python\nshares(2)\n```" in text
     assert 'output"' not in text and images == []
 
 
-def test_page_of_a_failed_notebook_has_no_outputs(page):
+def test_page_of_failed_notebook_has_no_outputs(page):
     error = {"output_type": "error", "ename": "TypeError", "evalue": "wrong", "traceback": ["wrong"]}
     text, images = page("shares()", [*OUTPUTS, error])
     assert "*This page has no outputs:" in text and "wrong" not in text and images == []

@@ -1,4 +1,4 @@
-"""How the packages are laid out, where `make lint` does not check it, and what notebooks show of declared tables."""
+"""Layout of the packages, in addition to `make lint`, and declared tables in notebooks."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ from biaslab.schema import tables
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-# The package, and the world, which only its entry points bring to it, with what trains its models.
+# The package, and the synthetic world, which is found by entry points, with the training of its models.
 PACKAGES = {"biaslab": ROOT, "biaslab_world": ROOT / "world", "training": ROOT / "world"}
 
 
@@ -33,7 +33,7 @@ MODULES = {
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """Return what each of :data:`MODULES` says; when a test asks, since each worker imports this file."""
+    """Return the syntax tree of each of :data:`MODULES`; on demand, since each worker imports this file."""
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
@@ -43,187 +43,187 @@ def package_of(module: str) -> str:
 
 def imports(tree: ast.Module) -> set[tuple[str, str]]:
     """Return module and name of all imports of :data:`PACKAGES`, also of those in functions."""
-    found = set()
+    results = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and package_of(node.module or "") in PACKAGES:
-            found.update((node.module, alias.name) for alias in node.names)
+            results.update((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
-            found.update((a.name, "") for a in node.names if package_of(a.name) in PACKAGES)
-    return found
+            results.update((a.name, "") for a in node.names if package_of(a.name) in PACKAGES)
+    return results
 
 
-def bound(tree: ast.Module) -> set[str]:
+def bound_names(tree: ast.Module) -> set[str]:
     """Return the names that a module has when it is loaded."""
-    found = set()
+    results = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            results.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            results.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found.update(alias.asname or alias.name for alias in node.names)
-    return found
+            results.update(alias.asname or alias.name for alias in node.names)
+    return results
 
 
-def test_imports_across_modules_name_public_names_that_exist():
-    names = {name: bound(tree) for name, tree in trees().items()}
+def test_imports_across_modules_are_public_and_exist():
+    names = {name: bound_names(tree) for name, tree in trees().items()}
     for name, tree in trees().items():
         for module, taken in imports(tree):
             assert module in MODULES, f"{name} imports {module}"
             assert not re.match(r"_[^_]", taken), f"{name} imports the private name {module}.{taken}"
-            there = not taken or f"{module}.{taken}" in MODULES or taken in names[module]
-            assert there, f"{name} imports {taken} from {module}, which has none"
+            name_exists = not taken or f"{module}.{taken}" in MODULES or taken in names[module]
+            assert name_exists, f"{name} imports {taken} from {module}, which has none"
 
 
 # -- papers --------------------------------------------------------------------------------------------------
 
-# Rooms of the papers themselves: what they measure, ask and print, and the stages for their prompts.
+# Packages of the papers: their metrics, prompts and published values, and the stages for their prompts.
 _OF_PAPERS = ("papers", "analyses", "prompts", "reference")
-# What prompts ask for, which gives a group of settings its name; lexicons of words.
+# Prompt sets that name a group of settings; lexicons.
 _NAMED = {
     "biaslab.pipeline.stages": {"paired", "dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    # What reports call the images of triplets.
+    # The name of images of triplets in reports.
     "biaslab.planning.records": {"triplets"},
     "biaslab.settings": {"paired", "triplets"},
     "biaslab.runs.audit": {"custom"},
     "biaslab.runs.jobs": {"custom"},
-    # A word of numpy's.
+    # A term of numpy.
     "biaslab.captions.embeddings": {"precision"},
 }
 
 
-def test_what_is_for_all_papers_names_none():
-    """A new one declares itself: in its room, and the stages for its prompts."""
+def test_shared_modules_name_no_paper():
+    """A new paper declares itself in its own package, and in the stages for its prompts."""
     papers = tables.measuring_papers()
-    known = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
+    known_names = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
     starts = tuple(f"{paper}/" for paper in papers)
-    found = {}
+    results = {}
     for name, tree in trees().items():
-        room = name.removeprefix("biaslab.")
-        if package_of(name) != "biaslab" or room.startswith(_OF_PAPERS):
+        module_path = name.removeprefix("biaslab.")
+        if package_of(name) != "biaslab" or module_path.startswith(_OF_PAPERS):
             continue
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        texts = {t for t in texts if t in known or (t.startswith(starts) and " " not in t)}
+        texts = {t for t in texts if t in known_names or (t.startswith(starts) and " " not in t)}
         if texts := texts - _NAMED.get(name, set()):
-            found[name] = sorted(texts)
-    assert found == {}
+            results[name] = sorted(texts)
+    assert results == {}
 
 
-# -- guests --------------------------------------------------------------------------------------------------
+# -- plugin packages ------------------------------------------------------------------------------------------
 
-# How code names the world, and what it brings.
+# Names of the synthetic world and of its models.
 _NAMES = re.compile(
     r"biaslab_world|mini-(sd|clip|detector|vqa|captioner|segmenter|skills)|([\"'`])mini\2", re.IGNORECASE
 )
-# Lists of English words and of what is also a name: there it is a word.
+# Lists of English words, in which "mini" is a word.
 _WORDS = ROOT / "biaslab" / "lexicons" / "data"
 
 
-def test_the_package_names_nothing_of_its_guests():
+def test_package_does_not_name_world():
     kinds = {".py", ".yaml", ".json", ".html", ".j2", ".css", ".js"}
     files = [path for path in sorted((ROOT / "biaslab").rglob("*")) if path.suffix in kinds]
     assert len(files) > len(MODULES) / 2
-    found = {
+    results = {
         path.relative_to(ROOT).as_posix(): sorted({match[0] for match in _NAMES.finditer(text)})
         for path in files
         if _NAMES.search(text := path.read_text(encoding="utf-8"))
     }
-    words = {name for name in found if (ROOT / name).is_relative_to(_WORDS) and found[name] == ['"mini"']}
-    assert {name: names for name, names in found.items() if name not in words} == {}
+    words = {name for name in results if (ROOT / name).is_relative_to(_WORDS) and results[name] == ['"mini"']}
+    assert {name: names for name, names in results.items() if name not in words} == {}
 
 
-# -- what notebooks show -----------------------------------------------------------------------------------
+# -- contents of notebooks ---------------------------------------------------------------------------------
 
 
 def notebooks() -> list[Notebook]:
-    """Return the project's notebooks, and those that installed packages bring."""
-    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.notebook_folders().values()))
+    """Return the notebooks of the project and of installed packages."""
+    return find_notebooks(ROOT / "notebooks", *(folder / "notebooks" for folder in plugins.notebook_folders().values()))
 
 
 def calls(attribute: str) -> list[tuple[str, ast.Call]]:
     """Return each call of ``study.ATTRIBUTE(…)`` in a notebook, with the notebook's id."""
-    found = []
+    results = []
     for notebook in notebooks():
         for node in ast.walk(ast.parse("\n".join(notebook.cells))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == attribute:
-                found.append((notebook.id, node))
-    return found
+                results.append((notebook.id, node))
+    return results
 
 
 def words() -> set[str]:
     """Return the texts of one word in notebooks' code, and the tables that they take."""
-    found = {word for n in notebooks() for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
-    return found.union(*(n.used_tables for n in notebooks()))
+    results = {word for n in notebooks() for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
+    return results.union(*(n.used_tables for n in notebooks()))
 
 
 def first_text(call: ast.Call) -> str | None:
     return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
 
 
-# What a notebook saves, shows, answers and explains at most; one of ours, beyond a paper, at most twice that.
+# Limits of a notebook; notebooks beyond a paper have twice these limits.
 LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 700}
 # Of all notebooks together, and of those on custom prompts and images.
 TABLES, FIGURES = 120, 103
 CUSTOM = 13
 
 
-def test_notebooks_can_be_read_in_one_sitting():
-    counts = {one.id: dict.fromkeys(LIMITS, 0) for one in notebooks()}
+def test_notebooks_stay_within_size_limits():
+    counts = {notebook_entry.id: dict.fromkeys(LIMITS, 0) for notebook_entry in notebooks()}
     for kind in ("save", "show", "answer"):
         for notebook, _ in calls(kind):
             counts[notebook][kind] += 1
-    for one in notebooks():
-        cells = json.loads(one.path.read_text(encoding="utf-8"))["cells"]
+    for notebook_entry in notebooks():
+        cells = json.loads(notebook_entry.path.read_text(encoding="utf-8"))["cells"]
         prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-        counts[one.id]["words"] = sum(len(re.findall(r"[^\W\d_]{2,}", text)) for text in prose)
-    over = {
+        counts[notebook_entry.id]["words"] = sum(len(re.findall(r"[^\W\d_]{2,}", text)) for text in prose)
+    excess = {
         f"{notebook}: {n} of {kind}, allowed {allowed * times}"
-        for notebook, found in counts.items()
+        for notebook, results in counts.items()
         for times in (2 if notebook.startswith(("synthesis/", "custom/")) or "/beyond_" in notebook else 1,)
         for kind, allowed in LIMITS.items()
-        if (n := found[kind]) > allowed * times
+        if (n := results[kind]) > allowed * times
     }
-    assert over == set()
+    assert excess == set()
     for kind, most in (("save", TABLES), ("show", FIGURES)):
         names = {first_text(call) for _, call in calls(kind)}
-        own = {name for name in names if name and name.startswith("custom_")}
-        assert len(names - own) <= most and len(own) <= CUSTOM
+        custom_names = {name for name in names if name and name.startswith("custom_")}
+        assert len(names - custom_names) <= most and len(custom_names) <= CUSTOM
 
 
-def test_notebooks_ask_for_settings_that_there_are():
-    asked = set()
+def test_notebooks_use_existing_settings():
+    setting_names = set()
     for notebook in notebooks():
         code = notebook.path.read_text(encoding="utf-8")
-        asked |= set(re.findall(r"study\.settings\.([a-z_.]*[a-z_])", code))
-    assert asked
-    for name in asked:
+        setting_names |= set(re.findall(r"study\.settings\.([a-z_.]*[a-z_])", code))
+    assert setting_names
+    for name in setting_names:
         attrgetter(name)(Settings())
 
 
-def test_every_text_is_of_a_figure_that_a_notebook_shows():
-    known = set(texts.figures())
-    named = set()
+def test_figure_texts_match_shown_figures():
+    known_names = set(texts.figures())
+    named_texts = set()
     for notebook, call in calls("show"):
         options = {k.arg: k.value for k in call.keywords}
-        given = options.get("text", call.args[0])
-        # Of what is given in a dict, the text is among the words of the notebook.
+        text_argument = options.get("text", call.args[0])
+        # A text given in a dict is among the words of the notebook.
         if None not in options:
-            assert isinstance(given, ast.Constant), f"{notebook}: {ast.unparse(call)} names no text"
-            named.add(given.value)
-    assert named - known == set()
-    assert known - words() == set()
+            assert isinstance(text_argument, ast.Constant), f"{notebook}: {ast.unparse(call)} names no text"
+            named_texts.add(text_argument.value)
+    assert named_texts - known_names == set()
+    assert known_names - words() == set()
 
 
-def test_every_declared_table_is_saved_or_measured():
-    saved = {first_text(call) for _, call in calls("save")}
+def test_declared_tables_are_saved_or_measured():
+    saved_tables = {first_text(call) for _, call in calls("save")}
     declared = set(tables.schemas())
-    assert saved - {name for name, schema in tables.schemas().items() if schema.description} == set()
-    # Results that a figure alone shows, and what a file of annotations holds, have no measure of their own.
-    assert declared - saved - words() == {"paired_adherence", "ratings_input"}
+    assert saved_tables - {name for name, schema in tables.schemas().items() if schema.description} == set()
+    # Results shown only in a figure, and the content of a file of annotations, have no measure.
+    assert declared - saved_tables - words() == {"paired_adherence", "ratings_input"}
 
 
-def test_durations_are_not_taken_from_the_clock_that_can_be_set():
-    # What is said of files goes by their times, and a server's date by ours.
+def test_durations_do_not_use_wall_clock():
+    # Ages of files, and dates of servers, use the wall clock.
     allowed = {
         "biaslab.cache.pruning",
         "biaslab.execution.progress",

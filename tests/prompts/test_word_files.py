@@ -1,4 +1,4 @@
-"""Custom vocabulary: what files say, what prompts are made of them, and what files cannot say."""
+"""Custom vocabulary: contents of files, prompts built from them, and invalid files."""
 
 import pandas as pd
 import pytest
@@ -60,86 +60,86 @@ def pipeline(file, **people):
     return Pipeline("mini", Settings.from_mapping(groups), seed=1, progress=False)
 
 
-def test_templates_take_the_forms_that_a_file_says(write):
-    made = pipeline(write(GERMAN))
-    texts = made.prompts("generated").set_index("prompt_id")["text"]
+def test_prompts_use_word_forms_of_file(write):
+    german = pipeline(write(GERMAN))
+    texts = german.prompts("generated").set_index("prompt_id")["text"]
     assert texts["p1-bäckerin"] == "Ein Foto von einer Bäckerin" and texts["p2-koch"] == "Porträt: Koch"
     assert len(texts) == 2 * 4 and texts.index.is_unique
-    social = made.part(DallEval).prompts("social").set_index(["prompt", "profession"])["text"]
+    social = german.part(DallEval).prompts("social").set_index(["prompt", "profession"])["text"]
     assert social["woman", "Koch"] == "eine Frau, die als Köchin arbeitet" and len(social) == 3 * 5
     assert social["man", "(none)"] == "ein Mann"
-    # A part of a file's occupations.
-    some = made.with_changes(captions={"occupations": ["Ärztin"]})
-    assert some.occupations == ("Ärztin",)
+    # A subset of a file's occupations.
+    subset = german.with_changes(captions={"occupations": ["Ärztin"]})
+    assert subset.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
-        _ = made.with_changes(captions={"occupations": ["Arztin"]}).occupations
+        _ = german.with_changes(captions={"occupations": ["Arztin"]}).occupations
     with pytest.raises(ParameterError, match=r"'my\.csv', which is a file; set captions\.vocabulary_file"):
-        _ = made.with_changes(captions={"occupations": "my.csv"}).occupations
+        _ = german.with_changes(captions={"occupations": "my.csv"}).occupations
 
 
-def test_pairs_follow_the_lists_of_a_file(write):
+def test_paired_prompts_follow_lists_of_file(write):
     file = write(GERMAN)
     # More of each list than it has is all of it: a size may ask for five.
-    made = pipeline(file, n_occupations=5, power_samples=1, three_person_prompts=24)
-    pairs = made.part(Paired).prompts("paired").texts.set_index("prompt_id")["text"]
+    german = pipeline(file, n_occupations=5, power_samples=1, three_person_prompts=24)
+    pairs = german.part(Paired).prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
     assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
     # Two by two in both orders, and roles of three occupations in both orders.
     assert len(pairs) == 2 * 2 * 2 + 3 * 2
     for kind in ("single", "controls", "three"):
-        texts = made.part(Paired).prompts(kind).texts
+        texts = german.part(Paired).prompts(kind).texts
         assert texts["prompt_id"].is_unique and len(texts)
-    people = made.part(Paired).prompts("single").people
+    people = german.part(Paired).prompts("single").people
     assert set(people.loc[people["occupation"] == "Ärztin", "stereotype"]) == {"female"}
-    words = made.part(Paired).words
-    told = paired_prompts.sentence(["Koch", "Bäckerin"], ["female", ""], words)
-    assert told == "Zeige Koch als Frau."
+    words = german.part(Paired).words
+    sentence_text = paired_prompts.sentence(["Koch", "Bäckerin"], ["female", ""], words)
+    assert sentence_text == "Zeige Koch als Frau."
     lists = paired_prompts.word_lists(file).set_index(["list", "part"])["entries"]
     assert lists["paired_occupations", "male"] == "Koch, Pförtner"
     assert lists["paired_powerless", "occupations"] == "Ärztin" and lists["paired_roles", "low"] == "Lehrling"
 
 
-def test_a_table_of_occupations_goes_into_the_papers_templates(write):
+def test_occupation_table_fills_paper_templates(write):
     file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
     words = word_files.read(file, "paired.vocabulary_file")
     texts = paired_prompts.single(words=words, runs=20).texts["text"]
     assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts)
     social = dalleval_prompts.social(1, word_files.read(file, "dalleval.vocabulary_file"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
-    found = pipeline(file).prompts("generated")
-    assert "A photo of an engineer smiling" in set(found["text"]) and len(found) == 4 * 4
+    result = pipeline(file).prompts("generated")
+    assert "A photo of an engineer smiling" in set(result["text"]) and len(result) == 4 * 4
 
 
-def test_words_of_another_language_say_a_gender_in_captions(write):
+def test_indicators_use_words_of_file(write):
     words = word_files.read(write(GERMAN), "captions.vocabulary_file")
     assert words.forms == {"Koch": ("Koch", "Köchin"), "Bäckerin": ("Bäckerin", "Bäcker")}
     texts = ["SIE ist Koch", "man sieht her", "Er und eine Frau", "Mannheim"]
-    found = indicators(texts, name_recognizer="off", words=words.indicators)
-    assert found["indicator"].tolist() == ["female", "none", "both", "none"]
-    assert found["spans"].tolist()[0] == "0:3:female-word"
-    # Of the paper's, `man` and `her` say one.
+    result = indicators(texts, name_recognizer="off", words=words.indicators)
+    assert result["indicator"].tolist() == ["female", "none", "both", "none"]
+    assert result["spans"].tolist()[0] == "0:3:female-word"
+    # In the paper's lists, `man` and `her` are indicators.
     assert indicators(texts, name_recognizer="off")["indicator"][1] == "both"
 
 
-def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
+def test_indicators_match_words_with_spaces_and_marks(write):
     file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
     words = word_files.read(file, "captions.vocabulary_file").indicators
     texts = ["Eine JUNGE FRAU liest", "je vois l'infirmière", "एक महिला डॉक्टर", "Frau Holle", "STRASSE", "die Frau"]
-    found = indicators(texts, name_recognizer="off", words=words)
-    assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
-    assert found["spans"][0] == "5:15:female-word"
+    result = indicators(texts, name_recognizer="off", words=words)
+    assert result["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
+    assert result["spans"][0] == "5:15:female-word"
 
 
-def test_a_changed_file_is_another_run(write):
+def test_digest_changes_with_vocabulary_file(write):
     file = write(GERMAN)
-    found = [validation.digest(pipeline(file, vocabulary_file=file))]
-    assert validation.digest(pipeline(file)) == found[0]
+    result = [validation.digest(pipeline(file, vocabulary_file=file))]
+    assert validation.digest(pipeline(file)) == result[0]
     write(GERMAN.replace("Ein Foto", "Eine Fotografie"))
-    assert validation.digest(pipeline(file)) != found[0]
+    assert validation.digest(pipeline(file)) != result[0]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "setting", "said"),
+    ("old", "new", "setting", "message"),
     [
         (
             "Koch, stereotype: male",
@@ -172,23 +172,23 @@ def test_a_changed_file_is_another_run(write):
         ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be read as YAML"),
     ],
 )
-def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
+def test_read_invalid_vocabulary_is_named(write, old, new, setting, message):
     assert old in GERMAN
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         word_files.read(write(GERMAN.replace(old, new)), setting)
 
 
-def test_a_file_that_is_none_is_named(write, tmp_path):
+def test_read_invalid_file_is_named(write, tmp_path):
     with pytest.raises(InputError, match=r"paired\.vocabulary_file is 'nurse'; .*\.csv.*\.yaml"):
         word_files.read("nurse", "paired.vocabulary_file")
     with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
         word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "paired.vocabulary_file")
-    for text, said in (
+    for text, message in (
         ("paradox: ['Foto: [OCCUPATION]']\n", "no occupations in their language"),
         ("occupations: {nurse: {stereotype: female}}\n", "list of names"),
         ("- nurse\n", "must be a mapping"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             word_files.read(write(text), "captions.vocabulary_file")
     pd.DataFrame({"occupation": ["nurse"]}).to_parquet(tmp_path / "own.parquet")
     assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.vocabulary_file").occupations) == ["nurse"]

@@ -1,4 +1,4 @@
-"""Shared pieces of the tests of annotations."""
+"""Shared fixtures of the tests of annotations."""
 
 import pandas as pd
 import pytest

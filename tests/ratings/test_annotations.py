@@ -1,4 +1,4 @@
-"""The reader of annotations: every form becomes one long table, and errors name the cell."""
+"""The reader of annotations: every format becomes one long table, and errors name the cell."""
 
 import datetime
 from collections import Counter
@@ -56,8 +56,8 @@ PAGE = "image_id,position,question,annotator,label,probability,model,source,occu
 
 def labelled(frame):
     """Return image_id, position, question, annotator and label of what is labelled."""
-    given = frame[frame["label"] != ""]
-    return given[["image_id", "position", "question", "annotator", "label"]].to_numpy().tolist()
+    labelled_rows = frame[frame["label"] != ""]
+    return labelled_rows[["image_id", "position", "question", "annotator", "label"]].to_numpy().tolist()
 
 
 # -- forms and questions -----------------------------------------------------------------------------------
@@ -83,36 +83,36 @@ def labelled(frame):
         (f"{PAGE}a,1,mood,x,HAPPY,,,,,\n", [["a", 1, "mood", "x", "Happy"]]),
     ],
 )
-def test_read_of_each_form_and_question_gives_one_long_table(content, expected, write):
+def test_read_each_format_gives_one_long_table(content, expected, write):
     frame = read(write(content), {**LABELS, "mood": ("Happy", "sad")})
     assert list(frame) == list(annotations.COLUMNS)
     assert labelled(frame) == expected
 
 
 @pytest.mark.parametrize("content", [f"{WIDE}e,,NB,,\n", f"{LONG}Ann,e,1,other\n"])
-def test_judgements_in_both_forms_resolve_positions_and_votes(content, write):
-    found = judgements(PEOPLE, write(content))
-    pd.testing.assert_frame_equal(found[["image_id", "position"]], PEOPLE, check_dtype=False)
-    assert list(found["status"]) == [
+def test_judgements_resolve_positions_and_votes(content, write):
+    result = judgements(PEOPLE, write(content))
+    pd.testing.assert_frame_equal(result[["image_id", "position"]], PEOPLE, check_dtype=False)
+    assert list(result["status"]) == [
         "judged", "judged", "uncertain", "uncertain", "judged", "judged", "unannotated", "uncertain",
     ]  # fmt: skip
-    assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", "unsure"]
-    assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "other"]
-    assert found[["female", "male", "unsure", "other"]].sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 1]
+    assert list(result["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", "unsure"]
+    assert list(result["reason"]) == ["", "", "tie", "unsure", "", "", "", "other"]
+    assert result[["female", "male", "unsure", "other"]].sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 1]
 
 
-def test_judgements_of_people_that_the_file_lacks_are_unannotated(write):
-    found = judgements(pd.DataFrame({"image_id": ["q"], "position": [1]}), write(WIDE))
-    assert found[["status", "gender", "reason"]].to_numpy().tolist() == [["unannotated", "", "not in the file"]]
+def test_judgements_of_missing_people_are_unannotated(write):
+    result = judgements(pd.DataFrame({"image_id": ["q"], "position": [1]}), write(WIDE))
+    assert result[["status", "gender", "reason"]].to_numpy().tolist() == [["unannotated", "", "not in the file"]]
 
 
-def test_judgements_of_an_image_in_several_rows_are_refused(write):
+def test_judgements_duplicate_image_is_refused(write):
     text = "image,source,occupation,model,Ann\na,generated,nurse,A,female\na,generated,nurse,B,male\n"
     with pytest.raises(InputError, match="'a' occurs in several rows of the annotations"):
         judgements(PEOPLE, write(text))
 
 
-def test_annotations_of_others_are_listed_and_refused(write):
+def test_read_unknown_people_are_listed_or_refused(write):
     # Image b shows two people, a one: there is no third, middle or left one.
     path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
     frame = read(path, people=PEOPLE)
@@ -124,35 +124,35 @@ def test_annotations_of_others_are_listed_and_refused(write):
         read(write("image_id,Ann\na,\n"), people=PEOPLE, strict=True)
 
 
-def test_read_of_a_page_takes_the_questions_of_its_caller(write):
+def test_read_page_selects_requested_questions(write):
     path = write(f"{PAGE}a,1,,x,male,0.5,m,,nurse,\na,1,mood,x,glad,0.5,m,,nurse,\na,1,objects,x,yes,,m,,nurse,\n")
     assert labelled(read(path, {"": LABELS[""]})) == [["a", 1, "", "x", "male"]]
     assert labelled(read(path, {"obj*": YES_NO})) == [["a", 1, "objects", "x", "yes"]]
     assert read(path, {"other": YES_NO}).empty
-    found = read(path, {"": LABELS[""]}).iloc[0]
-    assert found[["model", "source", "occupation", "probability"]].tolist() == ["m", "generated", "nurse", 0.5]
+    result = read(path, {"": LABELS[""]}).iloc[0]
+    assert result[["model", "source", "occupation", "probability"]].tolist() == ["m", "generated", "nurse", 0.5]
 
 
-def test_skills_are_correct_where_no_step_is_missing(write):
+def test_skills_are_correct_if_all_steps_are(write):
     text = f"{STEPS}a,Ann,yes,yes,\na,Ben,yes,no,\nb,Ann,yes,,yes\nb,Ben,yes,,no\nc,Ann,no,,\n"
-    found = skills(write(text), ["a", "b", "c", "d"])
-    assert list(found) == ["image_id", "annotator", "objects", "number", "relation", "correct"]
-    assert found["image_id"].tolist() == [*"aabbc"] and found["annotator"].tolist() == [*("Ann", "Ben") * 2, "Ann"]
-    assert found["number"].tolist() == ["yes", "no", "", "", ""]
-    assert found["correct"].tolist() == ["yes", "no", "yes", "no", "no"]
+    result = skills(write(text), ["a", "b", "c", "d"])
+    assert list(result) == ["image_id", "annotator", "objects", "number", "relation", "correct"]
+    assert result["image_id"].tolist() == [*"aabbc"] and result["annotator"].tolist() == [*("Ann", "Ben") * 2, "Ann"]
+    assert result["number"].tolist() == ["yes", "no", "", "", ""]
+    assert result["correct"].tolist() == ["yes", "no", "yes", "no", "no"]
     with pytest.raises(InputError, match=r"1 people or images .*data row 5\); their images are 'c'"):
         skills(write(text), ["a", "b"])
 
 
-def test_votes_count_the_most_frequent_label(write):
+def test_votes_return_most_frequent_label(write):
     frame = read(write(f"{OBJECTS}a,cup,yes,1\na,cup,no,2\na,cup,y,3\nb,dog,no,1\nb,hat,yes,1\nb,hat,no,2\n"))
-    found = votes(frame, ["image_id", "question"])
-    assert found[["image_id", "question", "label", "n_annotators"]].to_numpy().tolist() == [
+    result = votes(frame, ["image_id", "question"])
+    assert result[["image_id", "question", "label", "n_annotators"]].to_numpy().tolist() == [
         ["a", "object: cup", "yes", 3], ["b", "object: dog", "no", 1], ["b", "object: hat", "tie", 2],
     ]  # fmt: skip
 
 
-def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
+def test_read_several_waves_are_refused(write):
     text = "image,probability,wave,annotator,label\na,0.5,1,r,female\n"
     assert labelled(read(write(f"{text}b,0.5,1,r,male\n")))[1] == ["b", 1, "", "r", "male"]
     with pytest.raises(InputError, match=r"annotations\.csv.*wave is '2'.*not one random sample"):
@@ -212,7 +212,7 @@ def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
         ("image_id,object\na,dog\n", "no column 'shown'"),
     ],
 )
-def test_read_of_a_bad_file_names_the_value(content, message, write):
+def test_read_invalid_file_names_value(content, message, write):
     with pytest.raises(InputError, match=message) as error:
         read(path := write(content), people=PEOPLE)
     assert str(path) in str(error.value)
@@ -223,7 +223,7 @@ def test_position_words_without_people_are_refused(write):
         read(write("image,annotator,label,position\na,r,f,left\n"))
 
 
-def test_read_of_a_workbook_names_cells_with_dates_and_formulas_without_values(tmp_path):
+def test_read_workbook_names_cells_with_dates_or_formulas(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="Excel needs the extra 'excel'")
 
     def workbook(*rows):
@@ -247,11 +247,11 @@ def test_read_of_a_workbook_names_cells_with_dates_and_formulas_without_values(t
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the file of real annotations is not next to the repository")
-def test_votes_on_real_annotations_agree_with_a_count_by_hand():
-    found = votes(read(REAL))
+def test_votes_on_real_annotations_match_counts():
+    result = votes(read(REAL))
     frame = pd.read_csv(REAL, keep_default_na=False)
     labels = [majority(row) for row in frame[["r1", "r2", "r3", "r4"]].to_numpy()]
-    assert len(labels) == 3572 and found["label"].tolist() == labels
+    assert len(labels) == 3572 and result["label"].tolist() == labels
 
 
 def majority(row) -> str:
@@ -263,7 +263,7 @@ def majority(row) -> str:
     return "tie" if rest and rest[0][1] == n else first
 
 
-def test_votes_of_a_crowd_agree_with_a_count_by_hand(write):
+def test_votes_of_many_annotators_match_counts(write):
     rng = np.random.default_rng(5)
     rows = [
         (f"i{i}", f"w{w}", rng.choice(["female", "male", "unsure"]))
@@ -271,12 +271,12 @@ def test_votes_of_a_crowd_agree_with_a_count_by_hand(write):
         for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
     ]
     frame = pd.DataFrame(rows, columns=["image", "annotator", "label"])
-    found = votes(read(write(frame.to_csv(index=False))))
+    result = votes(read(write(frame.to_csv(index=False))))
     expected = {image: majority(part["label"]) for image, part in frame.groupby("image")}
-    assert dict(zip(found["image_id"], found["label"], strict=True)) == expected
+    assert dict(zip(result["image_id"], result["label"], strict=True)) == expected
 
 
-def test_read_labels_without_annotator_are_of_one_annotator(tmp_path):
+def test_read_without_annotator_column_assumes_one(tmp_path):
     file = tmp_path / "labels.csv"
     file.write_text("image_id,label\na,F\nb,male\n")
     frame = read(file)

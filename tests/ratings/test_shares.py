@@ -1,4 +1,4 @@
-"""Shares of annotated images and counted shares: what files become, and errors for bad ones."""
+"""Shares of annotated images and counted shares: contents of files, and errors for invalid ones."""
 
 from pathlib import Path
 
@@ -49,79 +49,103 @@ def write(tmp_path):
     return _write
 
 
-def note(rated: shares.AnnotatedImages, item: str) -> float:
-    return rated.notes.set_index("item")["n"][item]
+def note(annotated_images: shares.AnnotatedImages, item: str) -> float:
+    return annotated_images.notes.set_index("item")["n"][item]
 
 
-def cell(rated: shares.AnnotatedImages, source: str, occupation: str = "nurse") -> pd.Series:
-    rows = rated.outcomes
+def cell(annotated_images: shares.AnnotatedImages, source: str, occupation: str = "nurse") -> pd.Series:
+    rows = annotated_images.outcomes
     return rows[(rows["source"] == source) & (rows["occupation"] == occupation)].iloc[0]
 
 
 # -- the three formats -----------------------------------------------------------------------------------
 
 
-def test_annotations_are_resolved_with_ties_unsure_and_unannotated_counted(write):
-    rated = shares.read(write(WIDE))
-    assert annotations.annotators(rated.table) == ["r1", "r2", "r3"]
-    assert rated.images["label"].tolist() == ["female", "tie", "unsure", "unannotated", "male", "female", "male"]
-    training = cell(rated, "training")
+def test_read_resolves_votes_and_counts_statuses(write):
+    annotated_images = shares.read(write(WIDE))
+    assert annotations.annotators(annotated_images.table) == ["r1", "r2", "r3"]
+    assert annotated_images.images["label"].tolist() == [
+        "female",
+        "tie",
+        "unsure",
+        "unannotated",
+        "male",
+        "female",
+        "male",
+    ]
+    training = cell(annotated_images, "training")
     assert training[["n_images", *shares.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # no other
     assert training["percent_female"] == 50.0  # a female, e male
-    found = rated.percent_female.set_index("source")
-    assert found["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(found["n"]) == {2}
+    result = annotated_images.percent_female.set_index("source")
+    assert result["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(result["n"]) == {2}
     same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "annotations"}
-    assert (found[list(same)] == list(same.values())).all(axis=None)
+    assert (result[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 annotations; b, e and f lack some but not all.
-    assert note(rated, "annotations") == 13
-    assert note(rated, "images with a missing annotation") == 3
-    assert note(rated, "images excluded: unannotated") == 1
+    assert note(annotated_images, "annotations") == 13
+    assert note(annotated_images, "images with a missing annotation") == 3
+    assert note(annotated_images, "images excluded: unannotated") == 1
 
 
-def test_a_crowd_of_annotators_is_packed_into_few_columns(write):
+def test_label_matrix_of_many_annotators_is_compact(write):
     rows = [(f"i{i}", "generated", "nurse", f"w{i + k}", "female") for i in range(60) for k in range(1 + i % 3)]
     frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "annotator", "label"])
-    rated = shares.read(write(frame.to_csv(index=False)))
-    labels = annotations.label_matrix(rated.table, rated.images)
-    assert len(annotations.annotators(rated.table)) == 62 and labels.shape == (60, 3)
+    annotated_images = shares.read(write(frame.to_csv(index=False)))
+    labels = annotations.label_matrix(annotated_images.table, annotated_images.images)
+    assert len(annotations.annotators(annotated_images.table)) == 62 and labels.shape == (60, 3)
     assert labels.notna().sum(axis=1).tolist() == [1, 2, 3] * 20
 
 
-def test_shares_keep_their_values_and_n(write):
-    rated = shares.read(write(SHARES))
-    assert rated.table.empty and rated.images.empty and annotations.annotators(rated.table) == []
-    got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
+def test_read_shares_keep_values_and_n(write):
+    annotated_images = shares.read(write(SHARES))
+    assert (
+        annotated_images.table.empty
+        and annotated_images.images.empty
+        and annotations.annotators(annotated_images.table) == []
+    )
+    got = annotated_images.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
-    assert rated.outcomes["n_images"].isna().all() and (rated.outcomes["reason"] == "").all()
-    tables.check(rated.percent_female, "paradox_percent_female")
-    # Of 97.5 and 0%: nobody knows who is undecided.
-    means = rating.shares(rated).set_index(["source", "answer"])["percent"]["generated"]
+    assert annotated_images.outcomes["n_images"].isna().all() and (annotated_images.outcomes["reason"] == "").all()
+    tables.check(annotated_images.percent_female, "paradox_percent_female")
+    # Of 97.5 and 0%: the number of undecided people is unknown.
+    means = rating.shares(annotated_images).set_index(["source", "answer"])["percent"]["generated"]
     assert means.to_dict() == pytest.approx({"female": 48.75, "male": 51.25})
     none = shares.read(write(f"{SHARE_HEAD}nurse,training,0,9\nnurse,generated,0,9\n"))
     assert (none.percent_female["percent_female"] == 0).all()
 
 
-def test_other_spellings_of_labels_are_reported(write):
+def test_read_reports_other_label_spellings(write):
     content = "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
-    rated = shares.read(write(content))
-    assert annotations.label_matrix(rated.table, rated.images).loc[0].tolist() == ["female", "female", "unsure"]
-    assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not annotated") == 1
+    annotated_images = shares.read(write(content))
+    assert annotations.label_matrix(annotated_images.table, annotated_images.images).loc[0].tolist() == [
+        "female",
+        "female",
+        "unsure",
+    ]
+    assert (
+        note(annotated_images, "read 'woman' as female") == 1
+        and note(annotated_images, "read 'n/a' as not annotated") == 1
+    )
 
 
-def test_a_nameless_index_and_unused_columns_are_reported(write):
-    rated = shares.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
-    assert annotations.annotators(rated.table) == ["r1"]
-    assert note(rated, "columns not used") == 2 and note(rated, "annotators without annotations") == 1
-    rated = shares.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
-    notes = rated.notes.set_index("item")
+def test_read_reports_unused_columns(write):
+    annotated_images = shares.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
+    assert annotations.annotators(annotated_images.table) == ["r1"]
+    assert (
+        note(annotated_images, "columns not used") == 2
+        and note(annotated_images, "annotators without annotations") == 1
+    )
+    annotated_images = shares.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
+    notes = annotated_images.notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "note"
 
 
-def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
-    rated = shares.read(write(f"{HEAD}1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"))
-    assert len(rated.images) == 3
-    assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
+def test_read_same_image_name_in_several_groups_is_reported(write):
+    annotated_images = shares.read(
+        write(f"{HEAD}1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n")
+    )
+    assert len(annotated_images.images) == 3
+    assert annotated_images.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
         1,
         "counted as a separate image in each; if it is one image, correct the file: '1'",
     ]
@@ -130,7 +154,7 @@ def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(
 # -- models and prompts ----------------------------------------------------------------------------------
 
 
-def test_training_images_without_a_model_serve_every_model(write):
+def test_read_training_images_serve_every_model(write):
     content = (
         "image,source,occupation,model,r1\na,training,nurse,,female\nb,training,nurse,,male\n"
         "c,generated,nurse,SD 1.4,female\nd,generated,nurse,SD 1.5,male\n"
@@ -141,27 +165,29 @@ def test_training_images_without_a_model_serve_every_model(write):
     assert frame["n"].tolist() == [1, 2, 1, 2]
 
 
-def test_prompts_of_shares_are_kept_and_training_serves_all(write):
+def test_read_shares_keep_prompts(write):
     head = "occupation,source,percent_female,n,prompt\n"
-    rated = shares.read(write(head + "nurse,training,90,9,\nnurse,generated,0.5,9,1\nnurse,generated,70,9,2\n"))
-    assert rated.percent_female["prompt"].tolist() == ["1", "2", "annotations"]
+    annotated_images = shares.read(
+        write(head + "nurse,training,90,9,\nnurse,generated,0.5,9,1\nnurse,generated,70,9,2\n")
+    )
+    assert annotated_images.percent_female["prompt"].tolist() == ["1", "2", "annotations"]
     with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         shares.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
 
-# -- what is left out, visibly ---------------------------------------------------------------------------
+# -- exclusions with a reason ----------------------------------------------------------------------------
 
 
-def test_an_occupation_without_a_share_of_both_sources_is_counted_with_its_reason(write):
-    rated = shares.read(write(SHARES + "maid,generated,95,100\n"))
-    row = cell(rated, "generated", "maid")
+def test_read_occupation_of_one_source_has_reason(write):
+    annotated_images = shares.read(write(SHARES + "maid,generated,95,100\n"))
+    row = cell(annotated_images, "generated", "maid")
     assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
-    assert rated.notes.set_index("item").loc["occupations with one source only"].tolist() == [1, "maid"]
-    assert (rated.outcomes.loc[rated.outcomes["occupation"] != "maid", "reason"] == "").all()
-    rated = shares.read(write(f"{HEAD}a,training,nurse,unsure\nb,generated,nurse,female\n"))
-    row = cell(rated, "training")
+    assert annotated_images.notes.set_index("item").loc["occupations with one source only"].tolist() == [1, "maid"]
+    assert (annotated_images.outcomes.loc[annotated_images.outcomes["occupation"] != "maid", "reason"] == "").all()
+    annotated_images = shares.read(write(f"{HEAD}a,training,nurse,unsure\nb,generated,nurse,female\n"))
+    row = cell(annotated_images, "training")
     assert row["n"] == 0 and np.isnan(row["percent_female"])
-    assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
+    assert annotated_images.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
 
 
 # -- bad input -------------------------------------------------------------------------------------------
@@ -201,14 +227,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("content", "message"), BAD)
-def test_bad_input_names_the_file_and_the_value(write, content, message):
+def test_read_invalid_input_names_file_and_value(write, content, message):
     path = write(content)
     with pytest.raises(InputError) as error:
         shares.read(path)
     assert str(path) in str(error.value) and message in str(error.value)
 
 
-def test_files_that_cannot_be_read(write, tmp_path):
+def test_read_invalid_file_is_refused(write, tmp_path):
     for path, message in (
         (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be an existing file that ends in \.csv"),
         (write(WIDE, "ratings.xlsx"), r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"),
@@ -219,7 +245,7 @@ def test_files_that_cannot_be_read(write, tmp_path):
             shares.read(path)
 
 
-# -- as people have them ---------------------------------------------------------------------------------
+# -- common file formats ---------------------------------------------------------------------------------
 
 
 def workbook(path, **sheets):
@@ -237,26 +263,29 @@ def workbook(path, **sheets):
 
 
 @pytest.mark.long
-def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
+def test_read_accepts_other_separators_and_excel(write, tmp_path):
     expected = shares.read(write(LONG))
     assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and annotations.annotators(
         expected.table
     ) == ["x", "y", "z"]
-    named = LONG.replace("image,source,occupation,annotator,label", "File,Source,Profession,Annotator ID,Gender")
-    files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
+    renamed_text = LONG.replace("image,source,occupation,annotator,label", "File,Source,Profession,Annotator ID,Gender")
+    files = [
+        write(renamed_text.replace(",", ";"), "semicolons.csv"),
+        write(renamed_text.replace(",", "\t"), "tabs.tsv"),
+    ]
     files.append(write(LONG.replace("annotator,label", "worker-id,Perceived Gender"), "other.csv"))
     for path in files:
-        rated = shares.read(path)
-        assert annotations.annotators(rated.table) == annotations.annotators(expected.table)
-        pd.testing.assert_frame_equal(rated.images, expected.images)
-    for text, name in ((LONG, "long"), (named, "named"), (WIDE, "wide"), (SHARES, "shares")):
-        rated = shares.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))
+        annotated_images = shares.read(path)
+        assert annotations.annotators(annotated_images.table) == annotations.annotators(expected.table)
+        pd.testing.assert_frame_equal(annotated_images.images, expected.images)
+    for text, name in ((LONG, "long"), (renamed_text, "named"), (WIDE, "wide"), (SHARES, "shares")):
+        annotated_images = shares.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))
         same = shares.read(write(text))
-        pd.testing.assert_frame_equal(rated.percent_female, same.percent_female)
-        pd.testing.assert_frame_equal(rated.images, same.images)
+        pd.testing.assert_frame_equal(annotated_images.percent_female, same.percent_female)
+        pd.testing.assert_frame_equal(annotated_images.images, same.images)
 
 
-def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
+def test_read_workbook_without_single_table_is_refused(tmp_path):
     for sheets, message in (
         ({"a": WIDE, "b": LONG}, "contains tables on the sheets 'a', 'b'; keep one sheet with one table"),
         ({"a": ""}, "contains no cells; keep one sheet"),
@@ -277,29 +306,29 @@ f,generated,pilot,,,
 """
 
 
-def test_other_is_a_class_beside_the_two_way_shares(write):
-    rated = shares.read(write(OTHER))
-    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
-    assert note(rated, "images decided other") == 2
-    nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
+def test_read_other_is_separate_class(write):
+    annotated_images = shares.read(write(OTHER))
+    assert annotated_images.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
+    assert note(annotated_images, "images decided other") == 2
+    nurse, pilot = (cell(annotated_images, "generated", job) for job in ("nurse", "pilot"))
     assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
     assert (pilot["other"], pilot["tie"], pilot["n"]) == (1, 1, 0)
-    # Means over occupations, of the images that somebody rated: nurse 1/3 each, pilot 1/2 other, 1/2 undecided.
-    found = rating.shares(rated).set_index("answer")
+    # Means over occupations, of annotated images: nurse 1/3 each, pilot 1/2 other, 1/2 undecided.
+    result = rating.shares(annotated_images).set_index("answer")
     expected = {"female": 100 / 6, "male": 100 / 6, "other": 500 / 12, "undecided": 25}
-    assert found["percent"].to_dict() == pytest.approx(expected) and set(found["n"]) == {5}
-    assert (found["ci_low"] < found["percent"]).all()
+    assert result["percent"].to_dict() == pytest.approx(expected) and set(result["n"]) == {5}
+    assert (result["ci_low"] < result["percent"]).all()
     # Agreement has them as a label of its own, and set aside; what is decided as other is no open question.
-    sets = set(rating.agreement(rated.table, rated.images, replicates=10)["labels"])
+    sets = set(rating.agreement(annotated_images.table, annotated_images.images, replicates=10)["labels"])
     assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
     votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
-    women, _ = analysis.RULES["undecided_training_male"][2](votes, rated.images)
+    women, _ = analysis.RULES["undecided_training_male"][2](votes, annotated_images.images)
     assert women.tolist() == [1, 0, 0, 0, 1, 1]
 
 
-def test_generated_images_alone_lead_with_their_shares(write):
-    rated = shares.read(write("\n".join(line for line in OTHER.splitlines() if "other" not in line)))
-    answer, rows = rating.headline(rated, pd.DataFrame())
+def test_headline_of_generated_images_only_is_their_share(write):
+    annotated_images = shares.read(write("\n".join(line for line in OTHER.splitlines() if "other" not in line)))
+    answer, rows = rating.headline(annotated_images, pd.DataFrame())
     (finding,) = answer.findings(rows)
     assert finding.question == "What share of generated images is perceived as female?"
     # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.

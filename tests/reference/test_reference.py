@@ -1,4 +1,4 @@
-"""The papers' printed numbers: the loader, and the tables of `paradox` and `paired` against each other."""
+"""The papers' published values: the loader, and consistency of the tables of `paradox` and `paired`."""
 
 import csv
 import re
@@ -19,13 +19,13 @@ EPS = 1e-9
 # -- loader ----------------------------------------------------------------------------------------------
 
 
-def test_every_csv_has_a_description():
+def test_names_cover_all_csv_files():
     files = [entry.name.removesuffix(".csv") for entry in reference._DATA.iterdir() if entry.name.endswith(".csv")]
     assert set(files) == set(reference.names())
 
 
 @pytest.mark.parametrize("name", reference.names())
-def test_table_is_what_its_description_says(name):
+def test_load_matches_description(name):
     about = reference.describe(name)
     frame = reference.load(name)
     assert about.paper in tables.measuring_papers() and name.startswith(f"{about.paper}_")
@@ -52,7 +52,7 @@ def test_table_is_what_its_description_says(name):
 
 
 @pytest.mark.parametrize("call", [reference.load, reference.describe])
-def test_unknown_name_gets_near_matches(call):
+def test_load_unknown_name_suggests_near_matches(call):
     with pytest.raises(UnknownNameError) as raised:
         call("paradox_tabel_6")
     start = "There is no published table named 'paradox_tabel_6'. Did you mean 'paradox_table_6' or "
@@ -77,7 +77,7 @@ def wide(name: str) -> pd.DataFrame:
     return spread(reference.load(name), "occupation", "prompt", "percent_female")
 
 
-def stated(quantity: str, approach: str = "") -> float:
+def stated_value(quantity: str, approach: str = "") -> float:
     words = reference.load("paradox_text")
     return words[(words["quantity"] == quantity) & (words["approach"] == approach)]["value"].item()
 
@@ -85,8 +85,8 @@ def stated(quantity: str, approach: str = "") -> float:
 @pytest.mark.parametrize("name", SHARES.values())
 def test_paradox_shares_are_complete(name):
     frame = reference.load(name)
-    assert len(frame) == stated("occupations") * 5  # training and four prompts
-    assert frame["occupation"].nunique() == stated("occupations")
+    assert len(frame) == stated_value("occupations") * 5  # training and four prompts
+    assert frame["occupation"].nunique() == stated_value("occupations")
     assert set(zip(frame["source"], frame["prompt"], strict=True)) == {
         ("training", "captions"),
         *(("generated", prompt) for prompt in PROMPTS),
@@ -102,16 +102,16 @@ def test_paradox_shares_are_complete(name):
 
 
 @pytest.mark.parametrize(("name", "odd"), [("paradox_table_6", 81), ("paradox_table_7", 68)])
-def test_paradox_shares_against_the_stated_number_of_images(name, odd):
+def test_paradox_shares_match_number_of_images(name, odd):
     # One of 500 images is 0.2 points, so in tenths every share of 500 images is an even number.
     tenths = (wide(name) * 10).round().astype(int)
     assert (tenths["captions"] % 2 == 0).all()
-    # The notes say in how many cells the gate must have left fewer than 500 generated images.
+    # The notes state in how many cells the inclusion criteria left fewer than 500 generated images.
     assert (tenths[PROMPTS] % 2).to_numpy().sum() == odd
     assert any(f"{odd} of the 248" in note for note in reference.describe(name).notes)
 
 
-def test_paradox_amplification_averages():
+def test_paradox_amplification_means_are_consistent():
     table = reference.load("paradox_table_3")
     assert len(table) == 40
     by_prompt = spread(table, ["model", "approach"], "prompt", "amplification")
@@ -122,10 +122,10 @@ def test_paradox_amplification_averages():
     # Four values and their mean, each rounded to 0.005.
     assert away.abs().max() <= 2 * HALF_HUNDREDTH + EPS
     for approach in ("naive", "no_indicators", "nearest", "nearest_no_indicators"):
-        assert stated("amplification", approach) == by_prompt["mean"]["SD 1.4", approach]
+        assert stated_value("amplification", approach) == by_prompt["mean"]["SD 1.4", approach]
 
 
-def test_paradox_stated_reductions():
+def test_paradox_reductions_follow_from_amplification():
     table = reference.load("paradox_table_3")
     old = table[table["model"] == "SD 1.4"].set_index(["approach", "prompt"])["amplification"]
 
@@ -134,18 +134,20 @@ def test_paradox_stated_reductions():
 
     # Whole percents; the amplifications behind them move the ratio by less than 0.1.
     for approach in ("no_indicators", "nearest"):
-        assert stated("amplification_reduction", approach) == pytest.approx(reduction(approach, "mean"), abs=0.6)
+        assert stated_value("amplification_reduction", approach) == pytest.approx(reduction(approach, "mean"), abs=0.6)
     captions = "caption_prompts_no_indicators"
-    assert stated("amplification_reduction", captions) == pytest.approx(
-        100 * (1 - stated("amplification", captions) / old["naive", "mean"]), abs=0.6
+    assert stated_value("amplification_reduction", captions) == pytest.approx(
+        100 * (1 - stated_value("amplification", captions) / old["naive", "mean"]), abs=0.6
     )
     combined = "nearest_no_indicators"
-    assert stated("amplification_reduction_prompt_1", combined) == pytest.approx(reduction(combined, "1"), abs=0.6)
-    # The notes say that this one does not follow: 1 - 8.72 / 17.57 = 0.504.
-    assert stated("amplification_reduction_prompt_2", combined) == 49
+    assert stated_value("amplification_reduction_prompt_1", combined) == pytest.approx(
+        reduction(combined, "1"), abs=0.6
+    )
+    # The notes state this inconsistency: 1 - 8.72 / 17.57 = 0.504.
+    assert stated_value("amplification_reduction_prompt_2", combined) == 49
     assert reduction(combined, "2") == pytest.approx(50.4, abs=0.1)
-    similarity = stated("cosine_similarity", "nearest") / stated("cosine_similarity", "naive")
-    assert stated("cosine_similarity_increase", "nearest") == pytest.approx(100 * (similarity - 1), abs=0.8)
+    similarity = stated_value("cosine_similarity", "nearest") / stated_value("cosine_similarity", "naive")
+    assert stated_value("cosine_similarity_increase", "nearest") == pytest.approx(100 * (similarity - 1), abs=0.8)
 
 
 # -- paired ----------------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ def test_paired_names_are_canonical():
         ("power", "paired", 6, {"female": 17.59, "male": 20.37, "overall": 18.98}),
     ],
 )
-def test_paired_averages_and_sample_size(aspect, setting, people, means):
+def test_paired_scores_match_averages_and_sample_size(aspect, setting, people, means):
     frame = paired({"occupation": 11, "power": 13}[aspect]).query("setting == @setting")
     assert multiples(frame["score"] - 100, 200 / people)
     if aspect == "occupation":
@@ -204,13 +206,13 @@ def test_paired_averages_and_sample_size(aspect, setting, people, means):
     else:
         assert len(frame) == 72  # 36 occupations, 2 levels
         side = frame["power_level"].map({"low": "female", "high": "male"})
-    found = {**frame.groupby(side)["score"].mean(), "overall": frame["score"].mean()}
-    assert found == pytest.approx(means, abs=2 * HALF_HUNDREDTH)
+    means_found = {**frame.groupby(side)["score"].mean(), "overall": frame["score"].mean()}
+    assert means_found == pytest.approx(means, abs=2 * HALF_HUNDREDTH)
     # Table 1 prints these up to one unit of the last digit off (49.74, 4.62, 17.60, 20.38).
     assert {name: score_1(aspect, setting, name) for name in means} == pytest.approx(means, abs=0.01 + EPS)
 
 
-def test_paired_gaps():
+def test_paired_gaps_are_score_differences():
     for number, identity in ((12, ["occupation"]), (13, ["occupation", "power_level"])):
         frame = paired(number)
         assert not frame.duplicated([*identity, "setting"]).any()
@@ -231,7 +233,7 @@ def test_paired_gaps():
     pd.testing.assert_series_equal(first, second)
 
 
-def test_paired_runs():
+def test_paired_runs_average_to_overall():
     frame = paired(10)
     assert len(frame) == 13
     people = {"occupation": {"single": 40, "paired": 1600}, "power": {"single": 72, "paired": 144}}
@@ -247,7 +249,7 @@ def test_paired_runs():
         assert part.get("average", overall) == overall
 
 
-def test_paired_overall_is_the_mean_of_both_lists_but_for_one():
+def test_paired_overall_is_mean_of_lists_with_one_exception():
     score = spread(paired(1), ["aspect", "setting"], "stereotype", "score")
     away = score["overall"] - (score["female"] + score["male"]) / 2
     # The notes name the exception: (11.40 - 1.96) / 2 = 4.72, printed 5.09.
@@ -255,7 +257,7 @@ def test_paired_overall_is_the_mean_of_both_lists_but_for_one():
     assert away.abs().max() <= 0.01 + EPS
 
 
-def test_paired_mitigation():
+def test_paired_mitigation_scores_are_consistent():
     frame = paired(2).set_index(["aspect", "occupations", "mitigation"])["score"]
     assert frame.to_dict() == {
         ("occupation", "top 5", "none"): 92.0,
@@ -269,7 +271,7 @@ def test_paired_mitigation():
     assert top.mean() == pytest.approx(70.5)
 
 
-def test_paired_agreement():
+def test_paired_agreement_averages_are_consistent():
     kappa = paired(7).set_index(["aspect", "setting"])["fleiss_kappa"]
     for setting in ("single", "paired"):
         mean = (kappa["occupation", setting] + kappa["power", setting]) / 2

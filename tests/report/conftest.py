@@ -1,4 +1,4 @@
-"""The run folder that the report's tests read, and Chromium to look at its pages with."""
+"""The run folder that the report's tests read, and Chromium to open its pages."""
 
 import fake_run
 import pytest
@@ -8,7 +8,7 @@ from biaslab import report
 
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
-    """Two notebooks run by papermill, the second of which fails."""
+    """Return the folder of two notebooks run by papermill; the second fails."""
     folder = tmp_path_factory.mktemp("executed")
     fake_run.execute(folder)
     return folder
@@ -25,7 +25,7 @@ def run_dir(tmp_path_factory, executed):
 
 @pytest.fixture
 def visit(browser):
-    """Open a page; at the end it must have asked for no network, logged nothing and run nothing foreign."""
+    """Open a page; at the end it must have used no network, logged nothing and run no foreign code."""
     contexts, seen = [], []
 
     def open_page(path, **options):

@@ -1,4 +1,4 @@
-"""A run folder as a run leaves it behind, with hostile texts wherever a user can put a name."""
+"""The output folder of a run, with hostile texts in all names that users can choose."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from biaslab.report.index import ROWS_SHOWN
 from biaslab.schema.table_layout import lay_out
 from biaslab.schema.tables import Column, Schema
 
-# Each sets window.hacked if any of it ever runs. The names stand where users put names: occupations, files.
+# Each sets window.hacked if any of it ever runs. The names replace user-chosen names: occupations, files.
 SCRIPT = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=1">'
 CLOSING = "</script></style></title><svg onload=window.hacked=1>"
@@ -82,9 +82,9 @@ def execute(folder):
     cells = [GOOD_CELLS[0], _parameters(), *GOOD_CELLS[1:]]
     not_run = nbformat.v4.new_code_cell(GOOD_CELLS[-1].source)
     nbformat.write(_notebook([*cells, failing, not_run]), folder / "source.ipynb")
-    given = {"parameters": {"model": "SD 1.5"}, "progress_bar": False}
+    options = {"parameters": {"model": "SD 1.5"}, "progress_bar": False}
     with pytest.raises(papermill.PapermillExecutionError):
-        papermill.execute_notebook(folder / "source.ipynb", folder / "failed.ipynb", **given)
+        papermill.execute_notebook(folder / "source.ipynb", folder / "failed.ipynb", **options)
     failed = nbformat.read(folder / "failed.ipynb", as_version=4)
     went = [c for c in failed.cells if "papermill-error-cell-tag" not in c.metadata.get("tags", [])]
     failed.cells = went[: len(cells) + 1]  # with the injected parameters
@@ -111,7 +111,7 @@ def _csv(path, header, rows):
 
 
 def write_run(run: Path, executed: Path) -> dict:
-    """Write a run folder under ``run`` and return what its ``run.json`` says."""
+    """Write a run folder under ``run`` and return the content of its ``run.json``."""
     for folder in ("notebooks/paradox", "tables", "figures"):
         (run / folder).mkdir(parents=True)
     for name in ("paradox_naive", "paradox_prompts", "triplets_" + "a" * 60):
@@ -235,9 +235,9 @@ def write_run(run: Path, executed: Path) -> dict:
 
 def layouts(run: Path, entries: list[dict]) -> dict:
     """Return layouts of the tables that entries of a record name, by name."""
-    found = {}
+    layouts_by_name = {}
     for entry in entries:
         columns = tuple(Column(**column) for column in entry.get("columns", ()))
         frame = pd.read_csv(run / entry["file"])
-        found[entry["name"]] = lay_out(frame, Schema(entry["name"], "", "", columns), max_rows=ROWS_SHOWN)
-    return found
+        layouts_by_name[entry["name"]] = lay_out(frame, Schema(entry["name"], "", "", columns), max_rows=ROWS_SHOWN)
+    return layouts_by_name

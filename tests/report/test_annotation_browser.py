@@ -1,4 +1,4 @@
-"""The annotation page in headless Chromium, by keyboard and mouse: answers come back as a readable file."""
+"""The annotation page in headless Chromium, by keyboard and mouse: answers are saved in a readable file."""
 
 import base64
 import io
@@ -39,10 +39,10 @@ def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
     rows = rows or [[f"i{k}", "1", "", "mini", "generated", "nurse"] for k in range(n)]
     pictures = [picture(k) for k in range(len(rows))]
     data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
-    data["kinds"] = [describe(one) for one in find_questions()]
+    data["kinds"] = [describe(question_type) for question_type in find_questions()]
     data["items"] = [[k, 0, "Which gender do you perceive in the person?"] for k in range(len(rows))]
     path.write_text(annotation_page.render_page(data), encoding="utf-8")
-    return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
+    return {shown_image: row[0] for shown_image, row in zip(pictures, rows, strict=True)}
 
 
 def begin(page, name: str = "ana") -> None:
@@ -53,29 +53,30 @@ def begin(page, name: str = "ana") -> None:
     page.wait_for_selector("#rating:not([hidden])")
 
 
-def shown(page) -> str:
+def shown_image(page) -> str:
     return page.locator("#image").get_attribute("src")
 
 
 def press(page, key: str) -> str:
     """Answer, wait for another image or the end, and return what was shown."""
-    before = shown(page)
+    previous_image = shown_image(page)
     page.keyboard.press(key)
     page.wait_for_function(
-        "(src) => document.getElementById('image').src !== src || !document.getElementById('done').hidden", arg=before
+        "(src) => document.getElementById('image').src !== src || !document.getElementById('done').hidden",
+        arg=previous_image,
     )
-    return before
+    return previous_image
 
 
 def download(page, key: str, folder: Path) -> Path:
-    with page.expect_download() as given:
+    with page.expect_download() as download_info:
         page.keyboard.press(key)
-    path = folder / given.value.suggested_filename
-    given.value.save_as(path)
+    path = folder / download_info.value.suggested_filename
+    download_info.value.save_as(path)
     return path
 
 
-def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
+def test_page_by_keyboard_gives_readable_file(visit, tmp_path):
     ids = write(tmp_path / "rate.html", 5)
     page = visit(tmp_path / "rate.html")
     # Without consent nothing begins.
@@ -86,24 +87,24 @@ def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     page.keyboard.press("Enter")
     page.wait_for_selector("#rating:not([hidden])")
     first, second, third = press(page, "f"), press(page, "M"), press(page, "u")
-    given = {first: "female", second: "male", third: "unsure"}
+    download_info = {first: "female", second: "male", third: "unsure"}
     # Back to the second: its answer is shown, and changed.
     page.keyboard.press("b")
     page.keyboard.press("Backspace")
-    assert shown(page) == second
+    assert shown_image(page) == second
     assert page.locator("[aria-pressed=true]").get_attribute("data-label") == "male"
-    given[press(page, "f")] = "female"
-    fourth = shown(page)
-    assert fourth not in given and page.locator("#count").text_content() == "Image 4 of 5"
+    download_info[press(page, "f")] = "female"
+    fourth = shown_image(page)
+    assert fourth not in download_info and page.locator("#count").text_content() == "Image 4 of 5"
     page.reload()
     page.wait_for_selector("#rating:not([hidden])")
-    assert shown(page) == fourth and page.locator("#bar").evaluate("bar => bar.value") == 3
+    assert shown_image(page) == fourth and page.locator("#bar").evaluate("bar => bar.value") == 3
     for key in ("m", "m"):
-        given[press(page, key)] = "male"
+        download_info[press(page, key)] = "male"
     page.wait_for_selector("#done:not([hidden])")
     read = shares.read(download(page, "Enter", tmp_path))
-    assert annotations.annotators(read.table) == ["ana"] and len(given) == 5
-    assert dict(sample.votes(read.table)) == {ids[image]: label for image, label in given.items()}
+    assert annotations.annotators(read.table) == ["ana"] and len(download_info) == 5
+    assert dict(sample.votes(read.table)) == {ids[image]: label for image, label in download_info.items()}
     # From the end a way leads back, and after a reload the end is there again.
     page.keyboard.press("b")
     assert page.locator("#rating").is_visible() and page.locator("#count").text_content() == "Image 5 of 5"
@@ -111,24 +112,24 @@ def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     page.wait_for_selector("#done:not([hidden])")
 
 
-def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_path):
+def test_page_asks_about_people_of_image_in_turn(visit, tmp_path):
     pairs = [(k, side) for k in range(6) for side in ("left", "right")]
     rows = [[f"i{k}", "1" if side == "left" else "2", "", "mini", "generated", "nurse"] for k, side in pairs]
     questions = [f"The person on the {side} of {k}?" for k, side in pairs]
     data = {"seed": 0, "header": HEADER, "rows": rows, "pictures": [picture(k) for k in range(6)]}
-    data["kinds"] = [describe(one) for one in find_questions()]
+    data["kinds"] = [describe(question_type) for question_type in find_questions()]
     data["items"] = [[k, 0, words] for (k, _), words in zip(pairs, questions, strict=True)]
     (tmp_path / "rate.html").write_text(annotation_page.render_page(data), encoding="utf-8")
     page = visit(tmp_path / "rate.html")
     begin(page)
-    seen = []
+    sequence = []
     for k in range(len(rows)):
-        seen.append(page.locator("#question").text_content())
+        sequence.append(page.locator("#question").text_content())
         assert page.locator("#count").text_content() == f"Image {k // 2 + 1} of 6 · question {k + 1} of 12"
-        page.keyboard.press("f" if "left" in seen[-1] else "m")
+        page.keyboard.press("f" if "left" in sequence[-1] else "m")
     page.wait_for_selector("#done:not([hidden])")
-    assert sorted(seen) == sorted(questions) and seen != questions
-    for left, right in zip(seen[::2], seen[1::2], strict=True):
+    assert sorted(sequence) == sorted(questions) and sequence != questions
+    for left, right in zip(sequence[::2], sequence[1::2], strict=True):
         assert right == left.replace("left", "right")
     people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[1]) for row in rows]})
     read = annotations.judgements(people, download(page, "Enter", tmp_path))
@@ -151,8 +152,8 @@ def every_type(tmp_path, monkeypatch):
     return annotation_page.annotate(f"images:{folder}", outputs=tmp_path, questions=names)
 
 
-@pytest.mark.parametrize("by", ["keyboard", "mouse"])
-def test_page_with_each_type_of_question_gives_their_answers(visit, every_type, tmp_path, by):
+@pytest.mark.parametrize("input_device", ["keyboard", "mouse"])
+def test_page_with_each_question_type_records_answers(visit, every_type, tmp_path, input_device):
     # Question -> (the key pressed, the label) of each answer given.
     keys = {"": "m", "skin tone": "0", "tie": "n", "object: dog": "y", "noun: dog": "u", "alignment": "4", "hair": "2"}
     labels = {"": "male", "skin tone": "10", "tie": "no", "object: dog": "yes", "noun: dog": "unsure"}
@@ -172,10 +173,10 @@ def test_page_with_each_type_of_question_gives_their_answers(visit, every_type, 
             page.wait_for_selector("#rating:not([hidden])")
         assert page.locator("#bar").evaluate("bar => bar.value") == k
         assert f"question {k + 1} of {n}" in page.locator("#count").text_content()
-        asked = page.locator("#question").text_content()
-        (question,) = [name for word, name in words.items() if word in asked]
-        pictures.append(shown(page))
-        if by == "keyboard":
+        question_text = page.locator("#question").text_content()
+        (question,) = [name for word, name in words.items() if word in question_text]
+        pictures.append(shown_image(page))
+        if input_device == "keyboard":
             page.keyboard.press(keys[question])
         else:
             page.locator(f'[data-label="{labels[question]}"]').click()
@@ -205,10 +206,10 @@ def test_page_with_each_type_of_question_gives_their_answers(visit, every_type, 
     assert page.locator("[aria-pressed=true]").count() == 1
 
 
-def test_page_names_each_answer_for_screen_readers_and_fits_the_screen(visit, every_type):
+def test_page_is_accessible_and_fits_screen(visit, every_type):
     page = visit(every_type.path)
     begin(page)
-    named = {}
+    answer_names = {}
     for size in ((1280, 900), (390, 844), (360, 640)):
         page.set_viewport_size({"width": size[0], "height": size[1]})
         while page.locator("#back").is_enabled():
@@ -216,7 +217,7 @@ def test_page_names_each_answer_for_screen_readers_and_fits_the_screen(visit, ev
         for _ in range(18):
             kind = page.locator("#question").text_content()
             buttons = page.locator("#answers button")
-            named[kind] = buttons.evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
+            answer_names[kind] = buttons.evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
             for button in [*buttons.all(), page.locator("#image"), page.locator("#early")]:
                 box = button.bounding_box()
                 assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1]
@@ -226,13 +227,13 @@ def test_page_names_each_answer_for_screen_readers_and_fits_the_screen(visit, ev
                 assert button.evaluate("one => one.scrollWidth <= one.clientWidth")
             page.keyboard.press("ArrowRight" if page.locator("#next").is_enabled() else "1")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    (tone,) = {tuple(names) for kind, names in named.items() if "tone" in kind}
+    (tone,) = {tuple(names) for kind, names in answer_names.items() if "tone" in kind}
     assert tone[:2] == ("Tone 1 of 10", "Tone 2 of 10") and tone[9] == "Tone 10 of 10" and len(tone) == 11
-    (fit,) = {tuple(names) for kind, names in named.items() if "prompt" in kind}
+    (fit,) = {tuple(names) for kind, names in answer_names.items() if "prompt" in kind}
     assert (fit[0], fit[4]) == ("1: not at all", "5: completely") and fit[5].startswith("Cannot judge")
 
 
-def test_orders_differ_between_raters_and_stay(visit, tmp_path):
+def test_page_order_is_fixed_per_annotator(visit, tmp_path):
     write(tmp_path / "rate.html", 6)
     write(tmp_path / "other.html", 6, seed=1)
     orders = []
@@ -244,7 +245,7 @@ def test_orders_differ_between_raters_and_stay(visit, tmp_path):
     assert orders[0] not in (orders[2], orders[3])
 
 
-def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
+def test_annotators_sharing_browser_have_separate_answers(visit, tmp_path):
     write(tmp_path / "rate.html", 2)
     page = visit(tmp_path / "rate.html")
     begin(page, "ana")
@@ -266,20 +267,20 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
     assert page.locator("#start").is_visible()
 
 
-def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_path):
+def test_page_hostile_ids_and_storage_run_no_code(visit, tmp_path):
     rows = [[text, "1", "", f"{text} m", "generated", f"{text} o"] for text in HOSTILE]
     write(tmp_path / "rate.html", 0, rows=rows)
     page = visit(tmp_path / "rate.html")
     begin(page)
     press(page, "f")
-    # Pages opened as files share what a browser keeps.
+    # Pages opened as files share local storage.
     page.evaluate("""() => {
         const name = Object.keys(localStorage).find((key) => key.endsWith(":ana"));
         const mine = JSON.parse(localStorage.getItem(name));
         const bad = [[99, "male"], [1.5, "male"], [0, "<img src=x onerror=hacked=1>"], "x", null, [null, null]];
         localStorage.setItem(name, JSON.stringify([...bad, ...mine]));
     }""")
-    # Where a reload takes a new process, Chromium hands it what is kept a little later.
+    # If a reload starts a new process, local storage is available slightly later.
     for _ in range(5):
         page.reload()
         if page.locator("#rating").is_visible():
@@ -293,7 +294,7 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
         assert ",".join('"' + cell.replace('"', '""') + '"' for cell in [*row[:3], "ana", "female", *row[3:]]) in text
 
 
-def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
+def test_page_without_storage_warns_and_downloads(visit, tmp_path):
     write(tmp_path / "rate.html", 1)
     page = visit(tmp_path / "rate.html")
     page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('full'); }; }")
@@ -305,19 +306,19 @@ def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
     page.evaluate("onbeforeunload = null")  # it would ask before the page closes
 
 
-def test_2000_images_are_one_at_a_time(visit, tmp_path):
+def test_page_of_2000_images_shows_one_at_a_time(visit, tmp_path):
     ids = write(tmp_path / "rate.html", 2000)
     page = visit(tmp_path / "rate.html")
     assert page.locator("img").count() == 1
     begin(page)
-    seen = [press(page, key) for key in "fmu" * 2]
-    assert len(set(seen)) == 6 and set(seen) <= set(ids)
+    sequence = [press(page, key) for key in "fmu" * 2]
+    assert len(set(sequence)) == 6 and set(sequence) <= set(ids)
     # A key that is held down answers once.
     page.keyboard.down("f")
     page.keyboard.down("f")
     page.keyboard.up("f")
     assert page.locator("#bar").evaluate("bar => bar.value") == 7
-    # The rest at once: what is kept grows with each answer.
+    # The rest at once: storage grows with each answer.
     page.evaluate("""() => {
         for (let k = 0; k < 1993; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
     }""")
@@ -326,7 +327,7 @@ def test_2000_images_are_one_at_a_time(visit, tmp_path):
     assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 2 + 1993
 
 
-def test_all_that_is_needed_is_on_one_screen(visit, tmp_path):
+def test_page_controls_fit_one_screen(visit, tmp_path):
     write(tmp_path / "rate.html", 2)
     page = visit(tmp_path / "rate.html")
     begin(page)
@@ -341,14 +342,14 @@ def test_all_that_is_needed_is_on_one_screen(visit, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_folder_with_hostile_names(visit, tmp_path):
+def test_page_hostile_folder_names_run_no_code(visit, tmp_path):
     folder = tmp_path / "<img src=x onerror=hacked=1>"
     jobs = {"<script>hacked=1<&": '"><svg onload=hacked=1>', "=cmd|'x'!A1": "=1+1"}
     for name, job in jobs.items():
         (folder / job).mkdir(parents=True)
         Image.new("RGB", (3, 3)).save(folder / job / f"{name}.png")
-    made = annotation_page.annotate(folder, outputs=tmp_path)
-    page = visit(made.path)
+    annotate_page = annotation_page.annotate(folder, outputs=tmp_path)
+    page = visit(annotate_page.path)
     begin(page)
     for _ in jobs:
         page.keyboard.press("f")

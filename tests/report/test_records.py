@@ -1,4 +1,4 @@
-"""Records of runs that are cut off, empty or foreign are named as such by whatever reads them."""
+"""Truncated, empty or foreign records of runs are reported by every reader."""
 
 import json
 
@@ -25,15 +25,17 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "message"), BROKEN)
-def test_a_record_that_cannot_be_used_is_named(tmp_path, text, message):
+def test_read_invalid_record_is_named(tmp_path, text, message):
     (tmp_path / "run.json").write_text(text, encoding="utf-8")
     with pytest.raises(RunError) as error:
         records.read(tmp_path, needs={"notebooks": tuple(NOTEBOOK)}, fix="Wait.")
-    said = str(error.value)
-    assert said.startswith(f"{tmp_path / 'run.json'} is") and message in said and said.endswith(" Wait.")
+    error_text = str(error.value)
+    assert (
+        error_text.startswith(f"{tmp_path / 'run.json'} is") and message in error_text and error_text.endswith(" Wait.")
+    )
 
 
-def test_every_command_names_it(tmp_path, write_notebook, capsys):
+def test_commands_name_invalid_record(tmp_path, write_notebook, capsys):
     outputs = tmp_path / "outputs"
     for name, text in (("mine", "[]"), ("other", json.dumps(RUN))):
         (outputs / name).mkdir(parents=True)
@@ -47,15 +49,17 @@ def test_every_command_names_it(tmp_path, write_notebook, capsys):
         (["export", "mine"], "Start the run again with --overwrite."),
     ):
         assert cli.main([*words, "--outputs", str(outputs)]) == 2
-        said = capsys.readouterr().err.strip()
-        assert f"{outputs / 'mine' / 'run.json'} is not the record of a run: " in said and said.endswith(fix), said
+        error_text = capsys.readouterr().err.strip()
+        assert f"{outputs / 'mine' / 'run.json'} is not the record of a run: " in error_text and error_text.endswith(
+            fix
+        ), error_text
     with pytest.raises(RunError, match=r"record of a run: .*[Cc]hoose another name with --name"):
         compare._prepare(outputs / "mine", "Of two others")
-    # Nothing was touched.
+    # Nothing was changed.
     assert (outputs / "mine" / "run.json").read_text(encoding="utf-8") == "[]"
 
 
-def test_what_is_not_there_is_no_record_either(tmp_path):
+def test_read_folder_or_missing_key_is_refused(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(
         RunError,

@@ -22,11 +22,11 @@ def _cells(page, table, column):
 
 
 def _open(page, table):
-    found = page.locator(f"#table-{table}")
-    if not found.is_visible():
-        page.locator("details.tables", has=found).locator("> summary").click()
-    found.locator("> summary").click()
-    return found
+    table_locator = page.locator(f"#table-{table}")
+    if not table_locator.is_visible():
+        page.locator("details.tables", has=table_locator).locator("> summary").click()
+    table_locator.locator("> summary").click()
+    return table_locator
 
 
 def test_pages_load_without_network_errors_or_injection(visit, run_dir):
@@ -39,7 +39,7 @@ def test_pages_load_without_network_errors_or_injection(visit, run_dir):
 
 
 @pytest.mark.long
-def test_the_policy_stops_what_would_slip_through(browser, run_dir):
+def test_policy_blocks_injected_code(browser, run_dir):
     page = browser.new_page()
     page.goto((run_dir / "index.html").as_uri())
     blocked = []
@@ -59,7 +59,7 @@ def test_the_policy_stops_what_would_slip_through(browser, run_dir):
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["index.html", *NOTEBOOKS])
 @pytest.mark.parametrize("script", [True, False])
-def test_no_page_scrolls_sideways(visit, run_dir, path, script):
+def test_pages_do_not_scroll_horizontally(visit, run_dir, path, script):
     page = visit(run_dir / path, java_script_enabled=script)
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     for width in (360, 768, 1280):
@@ -68,11 +68,11 @@ def test_no_page_scrolls_sideways(visit, run_dir, path, script):
 
 
 @pytest.mark.long
-def test_sorting_with_the_mouse_is_by_number(page):
+def test_sorting_by_mouse_is_numeric(page):
     table = _open(page, "paradox_percent_female")
     head = table.locator("th", has_text="female")
     assert head.get_attribute("aria-sort") == "none"
-    given = _cells(page, "paradox_percent_female", 2)
+    initial_cells = _cells(page, "paradox_percent_female", 2)
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
     ascending = _cells(page, "paradox_percent_female", 2)
@@ -83,11 +83,11 @@ def test_sorting_with_the_mouse_is_by_number(page):
     assert _cells(page, "paradox_percent_female", 2) == ascending[::-1]
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "none"
-    assert _cells(page, "paradox_percent_female", 2) == given
+    assert _cells(page, "paradox_percent_female", 2) == initial_cells
 
 
 @pytest.mark.long
-def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(page):
+def test_sorting_by_keyboard_is_natural_with_gaps_last(page):
     table = _open(page, "paradox_percent_female")
     table.locator("th", has_text="occupation").get_by_role("button").focus()
     page.keyboard.press("Enter")
@@ -105,7 +105,7 @@ def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(page)
 
 
 @pytest.mark.long
-def test_filter_and_paging(page):
+def test_table_filter_and_paging(page):
     table = _open(page, "triplets_disparity")
     count = table.locator(".count")
     assert count.text_content() == "Rows 1–25 of 60"
@@ -127,7 +127,7 @@ def test_filter_and_paging(page):
 
 
 @pytest.mark.long
-def test_coverage_filter(page):
+def test_coverage_filter_limits_rows(page):
     page.locator("#coverage > summary").click()
     page.locator("#ledger > summary").click()
     rows = page.locator("#ledger tbody tr")
@@ -151,10 +151,10 @@ def test_coverage_filter(page):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("alone", [False, True])
-def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_dir, tmp_path, alone):
+@pytest.mark.parametrize("page_only", [False, True])
+def test_download_equals_file_even_without_run_folder(visit, run_dir, tmp_path, page_only):
     index = run_dir / "index.html"
-    if alone:
+    if page_only:
         index = shutil.copy(index, tmp_path / "index.html")
     page = visit(index, accept_downloads=True)
     for name in ("paired_gaps", "dalleval_skills"):
@@ -162,14 +162,14 @@ def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_
         with page.expect_download() as download:
             table.get_by_role("link", name="Download CSV").click()
         assert download.value.suggested_filename == f"{name}.csv"
-        saved = tmp_path / f"{name}.csv"
-        download.value.save_as(saved)
-        assert saved.read_bytes() == (run_dir / f"tables/{name}.csv").read_bytes()
-    assert saved.read_text(encoding="utf-8").count("\n") == LARGE_ROWS + 1
+        saved_path = tmp_path / f"{name}.csv"
+        download.value.save_as(saved_path)
+        assert saved_path.read_bytes() == (run_dir / f"tables/{name}.csv").read_bytes()
+    assert saved_path.read_text(encoding="utf-8").count("\n") == LARGE_ROWS + 1
 
 
 @pytest.mark.long
-def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
+def test_table_download_as_latex_and_markdown(visit, run_dir, tmp_path):
     page = visit(run_dir / "index.html", accept_downloads=True)
     table = _open(page, "paired_gaps")
     table.get_by_role("searchbox").fill("e")  # nurse, ceo, poet; a gap's reason too
@@ -194,7 +194,7 @@ def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
 
 
 @pytest.mark.long
-def test_a_figure_enlarges_and_the_focus_returns(page):
+def test_figure_dialog_returns_focus(page):
     figure = page.locator("a.zoom").first
     figure.focus()
     page.keyboard.press("Enter")
@@ -211,7 +211,7 @@ def test_a_figure_enlarges_and_the_focus_returns(page):
 
 
 @pytest.mark.long
-def test_focus_order_and_visible_focus(page):
+def test_focus_order_follows_page_and_is_visible(page):
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
@@ -239,7 +239,7 @@ def test_focus_order_and_visible_focus(page):
 
 
 @pytest.mark.long
-def test_without_script_everything_is_there(visit, run_dir):
+def test_page_without_script_shows_everything(visit, run_dir):
     page = visit(run_dir / "index.html", java_script_enabled=False)
     table = _open(page, "triplets_disparity")
     assert len(_cells(page, "triplets_disparity", 1)) == 60
@@ -264,7 +264,7 @@ def test_print_shows_content_without_controls(visit, run_dir):
 
 
 @pytest.mark.long
-def test_from_the_index_to_a_section_and_back(page, run_dir):
+def test_section_page_links_back_to_index(page, run_dir):
     page.locator("#paper-paradox").get_by_text("Notebooks").click()
     page.locator("#paper-paradox .sections").get_by_role("link", name="Naive approach").first.click()
     assert page.title() == "The naive approach"
@@ -301,7 +301,7 @@ _LOW_CONTRAST = """() => {
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["index.html", NOTEBOOKS[1]])
-def test_text_contrast(visit, run_dir, path):
+def test_text_contrast_meets_wcag(visit, run_dir, path):
     """All visible text reaches 4.5 to 1 against its background (WCAG 2.2, 1.4.3), disabled controls aside."""
     page = visit(run_dir / path)
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")

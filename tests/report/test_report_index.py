@@ -1,4 +1,4 @@
-"""The index page as text: what it says, what it escapes, what it embeds."""
+"""The index page as text: its content, escaping and embedded files."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ def _minimal(folder, laid_out=None, **content):
 # Hostile text
 
 
-def test_hostile_text_is_shown_as_it_is_and_injects_no_element_or_handler(soup):
+def test_index_escapes_hostile_text(soup):
     text = soup.get_text()
     for hostile in (SCRIPT, IMAGE, CLOSING, LONG):
         assert hostile in text
@@ -53,14 +53,14 @@ def test_hostile_text_is_shown_as_it_is_and_injects_no_element_or_handler(soup):
     assert all(re.match("data:image/(png|webp);base64,", image["src"]) for image in soup("img"))
 
 
-def test_template_syntax_and_odd_characters_in_a_name(tmp_path):
+def test_index_cleans_control_characters_in_names(tmp_path):
     page = _minimal(tmp_path, title="{{ 7 * 7 }} a\u2028b\u0000c\ud800d\x1b[31m\te\x85\u202e", limits=["{% raw %}"])
     # Control characters and a lone surrogate become replacement characters; separators and directions are ordinary.
     assert page.h1.get_text() == "{{ 7 * 7 }} a\u2028b\ufffdc\ufffdd\ufffd[31m\te\ufffd\u202e"
     assert page.find(id="limits").li.get_text() == "{% raw %}"
 
 
-def test_links_lead_only_into_the_run_folder_or_the_page(run_dir, soup):
+def test_index_links_stay_in_run_folder(run_dir, soup):
     ids = [tag["id"] for tag in soup(id=True)]
     assert len(ids) == len(set(ids))
     links = [tag["href"] for tag in soup(["a", "link"], href=True)]
@@ -72,7 +72,7 @@ def test_links_lead_only_into_the_run_folder_or_the_page(run_dir, soup):
             assert (run_dir / link).is_file()
 
 
-def test_policy_admits_only_the_pages_own_style_and_script(html):
+def test_index_policy_admits_only_own_style_and_script(html):
     policy = unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html).group(1))
     for tag in ("style", "script"):
         text = re.search(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL).group(1)
@@ -82,7 +82,7 @@ def test_policy_admits_only_the_pages_own_style_and_script(html):
     assert "unsafe" not in policy
 
 
-def test_nothing_outside_the_run_folder_is_read(tmp_path):
+def test_build_reads_nothing_outside_run_folder(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (tmp_path / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"secret" * 10)
@@ -103,18 +103,18 @@ def test_nothing_outside_the_run_folder_is_read(tmp_path):
     assert not page.select(".sections a")
 
 
-def test_file_inside(tmp_path):
+def test_file_inside_rejects_outside_and_invalid_paths(tmp_path):
     (tmp_path / "a b#?.csv").write_text("x", encoding="utf-8")
     assert file_inside(tmp_path, "a b#?.csv") == (tmp_path / "a b#?.csv").resolve()
     assert href(tmp_path, "a b#?.csv") == "a%20b%23%3F.csv"
-    for wrong in (None, 3, "", ".", "..", "missing", "/etc/passwd", "x" * 5000):
-        assert file_inside(tmp_path, wrong) is None
+    for invalid_path in (None, 3, "", ".", "..", "missing", "/etc/passwd", "x" * 5000):
+        assert file_inside(tmp_path, invalid_path) is None
 
 
 # Content
 
 
-def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
+def test_index_shows_cards_and_findings_by_paper(soup):
     opening = soup.find("main").find("section", class_="cards")("article")
     # Two main findings have no place of their own: they fill up, the one with a small figure first.
     assert [card.h2.get_text()[:14] for card in opening] == ["Is bias amplif", "First of all? "]
@@ -142,23 +142,24 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
     ]
 
 
-def test_page_states_its_false_discovery_rate(soup, tmp_path):
-    said = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
-    assert said.startswith(
-        first + "significant at a false discovery rate of 5%. The 9 on printed values are adjusted apart"
+def test_index_states_false_discovery_rate(soup, tmp_path):
+    text_shown = " ".join(soup.find(class_="together").get_text().split())
+    first = "This report has 31 headline questions, whose tests are adjusted together (Benjamini–Hochberg): 18 are "
+    assert text_shown.startswith(
+        first + "significant at a false discovery rate of 5%. The tests of printed values (9) are adjusted separately."
     )
-    assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
+    assert "Of the questions, 3 could not be tested and enter the adjustment with p = 1." in text_shown
+    assert "Without the adjustment, 2 more would be significant." in text_shown
     assert (
-        "Of 60 further tests, each at its own level of 5% and not adjusted across the report, 25 are significant."
-        in said
+        "Of 60 additional tests, each at a level of 5% and not adjusted across the report, 25 are significant."
+        in text_shown
     )
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 
 
 @pytest.mark.parametrize(("significant", "verb"), [(0, "is not significant"), (1, "is significant")])
-def test_page_with_one_headline_question_names_no_adjustment(tmp_path, significant, verb):
+def test_index_single_headline_names_no_adjustment(tmp_path, significant, verb):
     others = dict.fromkeys(("untested", "withdrawn", "printed", "others", "others_significant"), 0)
     counts = {"alpha": 0.05, "headlines": 1, "significant": significant} | others
     page = _minimal(tmp_path, findings=_findings({}), verdicts=counts)
@@ -171,7 +172,7 @@ def _findings(*cards):
 
 
 @pytest.mark.parametrize(
-    ("cards", "shown"),
+    ("cards", "expected"),
     [
         # By their places, and eight at most.
         (
@@ -190,16 +191,16 @@ def _findings(*cards):
         ),
     ],
 )
-def test_cards_have_places_and_are_filled_up_from_other_papers_first(tmp_path, cards, shown):
+def test_cards_are_ordered_and_filled_from_other_papers(tmp_path, cards, expected):
     page = _minimal(tmp_path, findings=_findings(*cards))
-    assert [card.h2.get_text() for card in page("article")] == shown
+    assert [card.h2.get_text() for card in page("article")] == expected
 
 
-def test_models_stand_next_to_each_other_with_benchmarks_as_marks_of_their_own(tmp_path):
+def test_card_draws_models_with_own_benchmarks(tmp_path):
     marks = [{"name": g, "estimate": 60.0, "benchmark": b} for g, b in (("all", 40.0), ("cook", 20.0))]
-    one = {"question": "Q?", "answer": "A.", "main": True, "marks": marks, "reference": 50}
-    one |= {"reference_name": "labour.csv", "card_text": "What to do."}
-    (card,) = _minimal(tmp_path, findings=[one | {"model": m} for m in "ab"], notices=["2 left out."])("article")
+    finding = {"question": "Q?", "answer": "A.", "main": True, "marks": marks, "reference": 50}
+    finding |= {"reference_name": "labour.csv", "card_text": "What to do."}
+    (card,) = _minimal(tmp_path, findings=[finding | {"model": m} for m in "ab"], notices=["2 left out."])("article")
     names = [name.get_text(" ", strip=True) for name in card(class_="mark-name")]
     assert names == ["a, all", "b, all", "a, cook", "b, cook", "labour.csv"]
     # The scale runs from 20 to 60: a benchmark of 40 is in its middle; the line at 50 is not drawn.
@@ -208,41 +209,41 @@ def test_models_stand_next_to_each_other_with_benchmarks_as_marks_of_their_own(t
     assert [p.get_text(" ", strip=True) for p in card(class_="judge")] == ["a : What to do.", "b : What to do."]
 
 
-def test_notices_stand_below_the_title(tmp_path):
+def test_index_shows_notices_below_title(tmp_path):
     page = _minimal(tmp_path, notices=["2 <b> images left out."])
     assert [li.get_text(strip=True) for li in page.header.find(class_="notices")("li")] == ["2 <b> images left out."]
 
 
-def test_models_that_say_the_same_are_named_together(tmp_path):
+def test_card_merges_models_with_equal_answers(tmp_path):
     rows = [("a", "Yes."), ("b", "No."), ("c", "Yes.")]
-    found = [{"question": "Q?", "answer": said, "model": model, "main": True} for model, said in rows]
-    page = _minimal(tmp_path, findings=found)
+    items_found = [{"question": "Q?", "answer": text_shown, "model": model, "main": True} for model, text_shown in rows]
+    page = _minimal(tmp_path, findings=items_found)
     assert [p.get_text(" ", strip=True) for p in page.article(class_="answer")] == ["a, c Yes.", "b No."]
 
 
-def test_a_card_answers_for_measured_models_and_draws_printed_ones_next_to_them(tmp_path):
+def test_card_answers_for_measured_models_only(tmp_path):
     rows = (("a", "Yes.", False), ("b", "No.", True))
-    found = [
-        {"question": "Q?", "answer": said, "model": model, "main": True, "printed": printed, "estimate": 1.0}
-        for model, said, printed in rows
+    items_found = [
+        {"question": "Q?", "answer": text_shown, "model": model, "main": True, "printed": printed, "estimate": 1.0}
+        for model, text_shown, printed in rows
     ]
-    (card,) = _minimal(tmp_path, findings=found).find(class_="cards")("article")
+    (card,) = _minimal(tmp_path, findings=items_found).find(class_="cards")("article")
     assert [p.get_text(" ", strip=True) for p in card(class_="answer")] == ["a Yes."]
     assert [name.get_text(strip=True) for name in card(class_="mark-name")][:2] == ["a", "b"]
 
 
-def test_marks_of_a_finding_and_what_is_no_number(tmp_path):
+def test_card_omits_non_numeric_marks(tmp_path):
     marks = [
         {"name": "rule", "estimate": 12.0, "ci_low": 9.0, "ci_high": 15.0},
         {"name": SCRIPT, "estimate": "x"},
         {"name": "signed", "estimate": -2.0, "ci_low": None, "ci_high": None},
     ]
     line = {"reference": 0.0, "reference_name": "none"}
-    found = [{"question": "Q?", "answer": "A", "main": True, "marks": marks, "unit": "points", **line}]
-    page = _minimal(tmp_path, findings=found)
+    items_found = [{"question": "Q?", "answer": "A", "main": True, "marks": marks, "unit": "points", **line}]
+    page = _minimal(tmp_path, findings=items_found)
     # From -2 to 15 in steps of 5: -5 to 15.
-    drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
-    assert drawn == [("85.00%", False), ("15.00%", True)]
+    marks_drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
+    assert marks_drawn == [("85.00%", False), ("15.00%", True)]
     assert page.article.find(class_="axis").get_text(" ", strip=True) == "line: 0 = none -5 15 points"
 
 
@@ -254,7 +255,7 @@ def test_card_without_reference_draws_no_line(tmp_path):
     assert page.article.find(class_="axis").get_text(" ", strip=True) == "4 6 tones"
 
 
-def test_measures_of_models_are_drawn_from_their_table(tmp_path):
+def test_index_draws_measures_from_models_table(tmp_path):
     (tmp_path / "t.csv").write_text(
         "model,measure,estimate,estimate_corrected,ci_low,ci_high,null_mean,n,unit\n"
         f'"{SCRIPT}",lean,7,5,0,10,2,9,points\nworld,lean,,,,,,0,points\nb,share,50,,,,,9,%\n',
@@ -291,7 +292,7 @@ def _judged_page(folder, headline="share", **values):
     return _minimal(folder, tables=tables, findings=_findings(about))
 
 
-def test_card_shows_the_headline_by_another_judge_with_its_agreement(tmp_path):
+def test_card_shows_other_judge_with_agreement(tmp_path):
     page = _judged_page(tmp_path)
     line = page.article.find(class_="judge")
     assert line.get_text() == (
@@ -301,14 +302,14 @@ def test_card_shows_the_headline_by_another_judge_with_its_agreement(tmp_path):
     assert len(page.article(class_="judge")) == 1 and not page(class_="change")
 
 
-def test_card_marks_a_verdict_that_changes_with_the_judge(tmp_path):
+def test_card_marks_verdict_changed_by_judge(tmp_path):
     page = _judged_page(tmp_path, estimate=52, low=41, high=62, verdict="not_significant", changes=1)
     assert page.article.find(class_="change").get_text() == (
         "The verdict changes with the judge: above 50% by a and not significantly different from 50% by b."
     )
 
 
-def test_card_of_a_judge_without_labels_has_no_estimate(tmp_path):
+def test_card_of_judge_without_labels_has_no_estimate(tmp_path):
     values = dict.fromkeys(("estimate", "low", "high", "changes", "percent", "kappa"), "")
     page = _judged_page(tmp_path, verdict="inconclusive", n=0, **values)
     assert page.article.find(class_="judge").get_text() == (
@@ -316,7 +317,7 @@ def test_card_of_a_judge_without_labels_has_no_estimate(tmp_path):
     )
 
 
-def test_card_without_a_headline_shows_no_other_judge(tmp_path):
+def test_card_without_headline_shows_no_other_judge(tmp_path):
     assert not _judged_page(tmp_path, headline="")(class_="judge")
 
 
@@ -330,13 +331,13 @@ def test_findings_of_a_sweep_name_their_variant(tmp_path):
             for v in variants
         ],
     )
-    # One finding a question, a line for each variant.
+    # One finding per question, one line per variant.
     main, more = page(class_="headline")
-    for found in (main, more):
-        assert [item.get_text() for item in found(class_="variant")] == variants
+    for items_found in (main, more):
+        assert [item.get_text() for item in items_found(class_="variant")] == variants
 
 
-def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
+def test_index_names_failed_and_skipped_sections(soup):
     notice = soup.find(class_="notice").get_text(" ", strip=True)
     assert "1 of 4 sections failed" in notice
     assert f"Variation across prompts : ValueError: no table {SCRIPT}" in notice
@@ -351,7 +352,7 @@ def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     assert "failed" in rows["Variation across prompts"]["class"]
 
 
-def test_notices_say_what_is_incomplete(tmp_path):
+def test_index_notice_names_incomplete_parts(tmp_path):
     page = _minimal(tmp_path, status="ok", notebooks=[{"id": "paradox/4", "status": "ok", "seconds": 61}])
     assert page.find(class_="notice") is None and page.find(class_="time").get_text() == "1 min 1 s"
     # Although no section failed.
@@ -362,7 +363,7 @@ def test_notices_say_what_is_incomplete(tmp_path):
     assert "recorded as" not in page.find(class_="notice").get_text()
 
 
-def test_coverage_is_counted_by_hand(soup):
+def test_index_counts_replication_coverage(soup):
     # Two papers, two kinds, four items each, one of each status.
     coverage = soup.find(id="coverage")
     assert re.findall(r"\d+", coverage.p.get_text()) == ["16", "4", "4", "4", "4"]
@@ -374,13 +375,13 @@ def test_coverage_is_counted_by_hand(soup):
     assert len(ledger) == 16
     assert ledger[0]("a")[0]["href"] == "#table-paradox_amplification"
     assert ledger[0]["data-status"] == "regenerated" and ledger[1]["data-status"] == "reprinted"
-    # What it is computed from stands before the note.
+    # The inputs precede the note.
     assert ledger[0]("td")[-1].get_text() == "From the printed Table 7. "
 
 
-def test_provenance(soup):
+def test_index_shows_provenance(soup):
     facts = {fact.dt.get_text(): fact.dd.get_text() for fact in soup.find(id="provenance").select(".facts > div")}
-    assert facts["Commit"] == "1a2b3c4d5e6f (with changes that were not committed)"
+    assert facts["Commit"] == "1a2b3c4d5e6f (with uncommitted changes)"
     assert facts["Started"] == "21 November 2025, 02:48 UTC"
     assert facts["Duration"] == "1 min 42 s"
     assert facts["Platform"] == "Linux, x86_64"
@@ -390,14 +391,14 @@ def test_provenance(soup):
     assert facts["numpy"] == "2.3.0"
 
 
-def test_an_empty_run_still_gives_a_page(tmp_path):
+def test_build_empty_run_gives_page(tmp_path):
     page = _minimal(tmp_path)
     assert page.h1.get_text() == "Report"
     heads = ["What was run", "Provenance", "How to read this", "How to cite this run"]
     assert [h2.get_text() for h2 in page("h2")] == heads
 
 
-def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
+def test_build_is_repeatable_without_temporary_files(run_dir, html):
     record = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     assert build(run_dir, layouts(run_dir, record["tables"])) == run_dir / "index.html"
     assert (run_dir / "index.html").read_text(encoding="utf-8") == html
@@ -408,19 +409,19 @@ def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
 
 
 def _pixels(picture):
-    """The pixels of a file, or of what stands in a page."""
+    """Return the pixels of a file, or of an image embedded in a page."""
     file = picture if isinstance(picture, Path) else io.BytesIO(base64.b64decode(picture.partition(",")[2]))
     return np.asarray(Image.open(file).convert("RGB"))
 
 
-def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
+def test_index_embeds_figures_with_alt_text_and_links(run_dir, soup):
     cards = sorted(soup("figure"), key=lambda card: card.figcaption.strong.get_text())
     assert [card.figcaption.strong.get_text()[:9] for card in cards] == [f"Figure {n}." for n in (1, 2, 3, 4)]
     image = cards[0].img
     assert np.array_equal(_pixels(image["src"]), _pixels(run_dir / "figures/paradox_naive.png"))
     assert image["alt"] == "Points lie above the diagonal."
     assert cards[1].img["alt"] == f"Each point is one occupation. {SCRIPT}"  # no alt of its own: the caption
-    # Of 7 by 4.4 inches, at 11.2 px for its smallest words: of 8 points where it does not say it, 100.8 px an inch.
+    # Of 7 by 4.4 inches, at 11.2 px for its smallest words: 8 points by default, 100.8 px per inch.
     assert (image["width"], image["height"]) == ("706", "444")
     assert [a["href"] for a in cards[0].find(class_="links")("a")][:2] == [
         "figures/paradox_naive.svg",
@@ -430,7 +431,7 @@ def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
     assert cards[0].find_parent("details") is None
 
 
-def test_a_figure_without_png_is_embedded_as_svg(tmp_path):
+def test_figure_without_png_is_embedded_as_svg(tmp_path):
     (tmp_path / "f.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
     (tmp_path / "f.png").write_bytes(b"\x89PNG\r\n\x1a\n and no picture")
     for png in (None, "f.png"):
@@ -438,7 +439,7 @@ def test_a_figure_without_png_is_embedded_as_svg(tmp_path):
         assert page.img["src"].startswith("data:image/svg+xml;base64,")
 
 
-def test_a_file_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
+def test_file_above_limit_is_linked_not_embedded(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "FIGURE_BYTES", 10)
     monkeypatch.setattr(index, "TABLE_FILE_BYTES", 3)
     (tmp_path / "f.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
@@ -453,7 +454,7 @@ def test_a_file_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
 # Tables
 
 
-def test_table_head_and_column_meanings(soup):
+def test_table_shows_units_and_column_meanings(soup):
     table = soup.find(id="table-paradox_amplification")
     heads = table.thead("th")
     assert [head.get("class", []) == ["n"] for head in heads] == [False] * 3 + [True] * 5
@@ -464,7 +465,7 @@ def test_table_head_and_column_meanings(soup):
     assert soup.find(id="table-paired_gaps").find(class_="none").span["title"] == "no accepted image"
 
 
-def test_a_long_table_is_previewed_and_its_file_is_inside(soup, html):
+def test_long_table_is_previewed_and_linked(soup, html):
     table = soup.find(id="table-dalleval_skills")
     assert table.summary.get_text(" ", strip=True) == f"Every judged image {LARGE_ROWS:,} rows"
     assert table.find(class_="problem").get_text().startswith("The first 50 of 12,000 rows are shown")
@@ -475,7 +476,7 @@ def test_a_long_table_is_previewed_and_its_file_is_inside(soup, html):
     assert len(html) < 1_000_000
 
 
-def test_many_cells_switch_to_previews(tmp_path, monkeypatch):
+def test_tables_above_cell_limit_are_previewed(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "CELLS_SHOWN", 300)
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 350, encoding="utf-8")
@@ -483,20 +484,20 @@ def test_many_cells_switch_to_previews(tmp_path, monkeypatch):
     assert [len(page.find(id=f"table-{n}").tbody("tr")) for n in "ab"] == [350, 50]
 
 
-def test_text_of_a_table_is_cleaned(tmp_path):
+def test_table_text_is_cleaned(tmp_path):
     (tmp_path / "t.csv").write_text("word\n\x1ba" + "\u0301" * 9, encoding="utf-8")
     page = _minimal(tmp_path, tables=[{"name": "t", "file": "t.csv"}])
     assert page.find(id="table-t").td.get_text() == "\ufffda" + "\u0301" * 5
 
 
-def test_names_in_backticks_become_code_and_stay_escaped(tmp_path):
+def test_backticks_become_escaped_code(tmp_path):
     page = _minimal(tmp_path, limits=["Read `percent_female` and `<b>x</b>` & an odd ` alone"])
     item = page.find(id="limits").li
     assert [code.get_text() for code in item("code")] == ["percent_female", "<b>x</b>"]
     assert item.get_text() == "Read percent_female and <b>x</b> & an odd ` alone"
 
 
-def test_durations_and_times_as_they_are_shown():
+def test_format_seconds_and_time():
     seconds = (3.21, 59.96, 7500, None, True, -1)
     assert [format_seconds(s) for s in seconds] == ["3.2 s", "1 min 0 s", "2 h 5 min", "", "", ""]
     assert format_time("2025-11-21T01:30:00+02:00") == "20 November 2025, 23:30 UTC"
@@ -507,16 +508,16 @@ def test_durations_and_times_as_they_are_shown():
     ("sizes", "lead"),
     [({"a": (2, 9), "b": (3, 2)}, "b"), ({"a": (2, 9), "b": (2, 12)}, "a"), ({"a": (9, 2), "b": (3, 2)}, "b")],
 )
-def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path, sizes, lead):
+def test_paper_lead_figure_is_not_tall(tmp_path, sizes, lead):
     for name, size in sizes.items():
         Figure(figsize=size).savefig(tmp_path / f"{name}.png")
     figures = [{"name": n, "png": f"{n}.png", "main": True, "notebook": "paired/1"} for n in sizes]
-    found = [{"question": "Q?", "answer": "Yes.", "notebook": "paired/1"}]
-    page = _minimal(tmp_path, figures=figures, findings=found)
+    items_found = [{"question": "Q?", "answer": "Yes.", "notebook": "paired/1"}]
+    page = _minimal(tmp_path, figures=figures, findings=items_found)
     assert page.find("figure").find(class_="zoom")["id"] == f"figure-{lead}" and len(page("figure")) == 2
 
 
-def test_a_description_opens_with_its_first_sentence_and_folds_the_rest(tmp_path):
+def test_description_folds_after_first_sentence(tmp_path):
     about = _minimal(tmp_path, description="One thing. Two things.\nThree.\n\nAnother paragraph.").find(id="about")
     assert about.find("p", class_="lead").get_text() == "One thing."
     assert [p.get_text() for p in about.details("p")] == ["Two things. Three.", "Another paragraph."]

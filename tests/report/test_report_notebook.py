@@ -1,4 +1,4 @@
-"""A notebook page as text: it reads as a report, and nothing in a notebook can run or load."""
+"""A notebook page as text: a readable report, without active or external content."""
 
 import base64
 import json
@@ -52,7 +52,7 @@ def _assert_harmless(page):
 
 
 @pytest.mark.long
-def test_a_page_holds_nothing_that_runs_or_loads(good, failed):
+def test_notebook_page_has_no_active_content(good, failed):
     _assert_harmless(good)
     _assert_harmless(failed)
     policy = good.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
@@ -60,14 +60,14 @@ def test_a_page_holds_nothing_that_runs_or_loads(good, failed):
     assert "script-src 'none'" in policy
 
 
-def test_code_is_folded_and_highlighted(good):
+def test_notebook_code_is_folded_and_highlighted(good):
     folds = good("details", class_="code")
     assert folds[1].summary.get_text(" ", strip=True) == "Code 7 lines"
     assert not folds[1].has_attr("open")
     assert folds[1].find("span", class_="kn").get_text() == "import"
 
 
-def test_parameters_show_the_values_used(good):
+def test_parameters_table_shows_values_used(good):
     rows = [[cell.get_text() for cell in row(["th", "td"])] for row in good.find(class_="parameters")("tr")]
     # papermill injected the model; the other values and all meanings come from the defaults' cell.
     assert rows == [
@@ -80,7 +80,7 @@ def test_parameters_show_the_values_used(good):
     assert "Parameters" not in [code.get_text().strip() for code in good("code")]
 
 
-def test_parameters_that_are_no_literals_or_no_python(tmp_path):
+def test_parameters_table_handles_non_literals(tmp_path):
     cell = new_code_cell(
         "a: int = 1  # one\nb = c = 2\nx.y = 3\nimport os\nd = 60 * 2", metadata={"tags": ["parameters"]}
     )
@@ -92,7 +92,7 @@ def test_parameters_that_are_no_literals_or_no_python(tmp_path):
     assert "a = = 1" in page.get_text()
 
 
-def test_tables_are_laid_out(good):
+def test_notebook_tables_are_laid_out(good):
     table = good.find(class_="result").table
     assert table["class"] == ["data"]
     assert table.parent["class"] == ["scroll"]
@@ -101,7 +101,7 @@ def test_tables_are_laid_out(good):
     assert [cell.get_text() for cell in table("td", class_="n")] == ["10.25", "-3.50"]
 
 
-def test_images_keep_their_alternative_text_and_a_width_that_is_a_number_of_pixels(good, tmp_path):
+def test_notebook_images_keep_alt_text_and_pixel_width(good, tmp_path):
     assert good.find("figure").img["alt"] == "A rising line"
     widths = (640, 0, -5, "640", "100%", True, 10**9, "1 onload=x")
     cells = [_display({"image/png": PIXEL}, {"image/png": {"width": width}}) for width in widths]
@@ -114,7 +114,7 @@ def test_images_keep_their_alternative_text_and_a_width_that_is_a_number_of_pixe
     _assert_harmless(page)
 
 
-def test_formulas_links_images_and_outputs_of_every_form(good):
+def test_notebook_renders_every_output_type(good):
     formulas = [image["alt"] for image in good("img", class_="math")]
     assert formulas == [r"|\hat{p}-50|", r"\frac{1}{n}\sum_{i} (G_i - T_i)"]
     prose, text = good.main.find(class_="prose"), good.get_text()
@@ -125,7 +125,7 @@ def test_formulas_links_images_and_outputs_of_every_form(good):
     assert "Javascript object" not in text
 
 
-def test_local_images_in_markdown_are_embedded_and_others_are_not(tmp_path):
+def test_markdown_embeds_only_local_images(tmp_path):
     folder = tmp_path / "notebooks"
     folder.mkdir()
     (folder / "p.png").write_bytes(b"inside")
@@ -140,7 +140,7 @@ def test_local_images_in_markdown_are_embedded_and_others_are_not(tmp_path):
     assert page.find("b").get_text() == "bold"
 
 
-def test_the_banner_and_the_error_of_a_failed_notebook_are_visible(failed):
+def test_failed_notebook_shows_banner_and_error(failed):
     banners = failed(class_="banner")
     assert "In [5]" in banners[0].get_text()
     assert banners[0].a["href"] == "#papermill-error-cell"
@@ -152,7 +152,7 @@ def test_the_banner_and_the_error_of_a_failed_notebook_are_visible(failed):
     assert failed("summary")[-1].get_text(" ", strip=True) == "Code 12 lines, not run"
 
 
-def test_back_link_title_and_heading(tmp_path, good):
+def test_notebook_page_has_back_link_title_and_heading(tmp_path, good):
     assert good.find("a", class_="back")["href"] == "../../index.html"
     assert good.title.get_text() == "The naive approach"
     assert [h1.get_text() for h1 in good("h1")] == ["The naive approach"]
@@ -163,7 +163,7 @@ def test_back_link_title_and_heading(tmp_path, good):
     assert _page(tmp_path, []).title.get_text() == "n"
 
 
-def test_widgets_javascript_and_raw_cells_are_left_out(tmp_path):
+def test_notebook_omits_widgets_javascript_and_raw_cells(tmp_path):
     cells = [
         _display({"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "HBox(children=())"}),
         _display({"application/javascript": "window.hacked=1", "text/plain": "<Javascript>"}),
@@ -178,7 +178,7 @@ def test_widgets_javascript_and_raw_cells_are_left_out(tmp_path):
     _assert_harmless(page)
 
 
-def test_messages_are_folded_and_colours_are_text(tmp_path):
+def test_stderr_is_folded_without_colour_codes(tmp_path):
     cell = new_code_cell("x", outputs=[new_output("stream", name="stderr", text="\x1b[31mred\x1b[0m <b>\r\n")])
     page = _page(tmp_path, [cell])
     fold = page("details")[-1]
@@ -187,7 +187,7 @@ def test_messages_are_folded_and_colours_are_text(tmp_path):
     assert "\x1b" not in str(page)
 
 
-def test_a_notebook_without_ids_or_with_a_lost_attachment_renders(tmp_path):
+def test_notebook_with_missing_attachment_renders(tmp_path):
     path = tmp_path / "n.ipynb"
     path.write_text(
         '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "markdown", "metadata": {},'
@@ -200,7 +200,7 @@ def test_a_notebook_without_ids_or_with_a_lost_attachment_renders(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"nbformat": 4}', "\x00"])
-def test_what_is_no_notebook_is_an_input_error(tmp_path, content):
+def test_render_notebook_invalid_file_raises(tmp_path, content):
     path = tmp_path / "n.ipynb"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(
@@ -238,11 +238,11 @@ KEPT = '<p class="a" id="b">x <a href="https://example.org/">l</a></p><details><
         ("<div role=alert tabindex=5>a</div>", "<div>a</div>"),
         ("<!-- c -->a", "a"),
         ("1 < 2 & 3 > 2", "1 &lt; 2 &amp; 3 &gt; 2"),
-        # What a report needs is kept.
+        # Elements of reports remain.
         (KEPT, KEPT),
     ],
 )
-def test_sanitise(hostile, clean):
+def test_sanitise_removes_active_content(hostile, clean):
     result = sanitise(hostile)
     if clean is not None:
         assert result == clean
@@ -255,7 +255,7 @@ def test_sanitise(hostile, clean):
 # Formulas
 
 
-def test_a_formula_is_a_well_formed_picture_of_its_size():
+def test_formula_html_is_svg_of_stated_size():
     image = BeautifulSoup(formula_html(r"\frac{1}{n}"), "html.parser").img
     svg = ElementTree.fromstring(base64.b64decode(image["src"].partition(",")[2]))
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
@@ -268,7 +268,7 @@ def test_a_formula_is_a_well_formed_picture_of_its_size():
 
 
 @pytest.mark.parametrize("tex", [r"\begin{cases} a \end{cases}", r"\nosuch", "a_", "", "<b>"])
-def test_a_formula_that_cannot_be_set_is_shown_as_its_source(tex):
+def test_formula_html_invalid_tex_shows_source(tex):
     html = formula_html(tex)
     assert html.startswith('<code class="tex">') or (tex == "<b>" and 'alt="&lt;b&gt;"' in html)
     assert "<b>" not in html
@@ -283,7 +283,7 @@ def test_a_formula_that_cannot_be_set_is_shown_as_its_source(tex):
         {"application/vnd.jupyter.widget-state+json": {"0a1b": {"model_name": "LayoutModel", "state": {}}}},
     ],
 )
-def test_metadata_of_widgets_make_a_page(tmp_path, widgets):
+def test_notebook_with_widget_metadata_renders(tmp_path, widgets):
     view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "HBox()"}
     outputs = [new_output("display_data", view), new_output("stream", text="one\ntwo")]
     cells = [new_markdown_cell("# A title"), new_code_cell("x", outputs=outputs)]
@@ -294,10 +294,10 @@ def test_metadata_of_widgets_make_a_page(tmp_path, widgets):
     assert "A title" in text and "one\ntwo" in text and "HBox" not in text
 
 
-def test_a_clock_that_was_set_back_gives_no_duration(tmp_path):
-    for duration, said in ((-3600.0, "Run on 2 January 2026, 00:00 UTC"), (60.0, "00:00 UTC, in 1 min 0 s")):
-        told = {"start_time": "2026-01-02T00:00:00+00:00", "duration": duration}
-        nbformat.write(new_notebook(metadata={"papermill": told}), tmp_path / "n.ipynb")
+def test_notebook_negative_duration_is_omitted(tmp_path):
+    for duration, expected in ((-3600.0, "Run on 2 January 2026, 00:00 UTC"), (60.0, "00:00 UTC, in 1 min 0 s")):
+        papermill_metadata = {"start_time": "2026-01-02T00:00:00+00:00", "duration": duration}
+        nbformat.write(new_notebook(metadata={"papermill": papermill_metadata}), tmp_path / "n.ipynb")
         page = render_notebook(tmp_path / "n.ipynb", tmp_path / "n.html").read_text(encoding="utf-8")
         (line,) = re.findall(r"Run on [^<]*", page)
-        assert line.strip().rstrip(".").endswith(said)
+        assert line.strip().rstrip(".").endswith(expected)

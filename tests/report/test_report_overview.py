@@ -1,4 +1,4 @@
-"""The page over all runs: how far each is, its cards, and what hostile or broken records do to it."""
+"""The overview of all runs: their progress, their cards, and hostile or broken records."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def _run(outputs, name, **record):
     (outputs / name / "run.json").write_text(json.dumps(record), encoding="utf-8")
 
 
-def test_runs_stand_in_the_order_in_which_they_began(tmp_path):
+def test_overview_orders_runs_by_start(tmp_path):
     _run(tmp_path, "second", title=f"Two {SCRIPT}", started="2026-01-02T00:00:00+00:00", status="ok")
     _run(tmp_path, "first", title="One", started="2026-01-01T00:00:00+00:00", status="ok")
     page = _page(tmp_path)
@@ -30,24 +30,24 @@ def test_runs_stand_in_the_order_in_which_they_began(tmp_path):
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is None
 
 
-def test_a_run_that_goes_on_says_how_far_it_is_and_what_it_has_found(tmp_path):
-    done = [{"id": "paradox/1", "status": "ok"}, {"id": "paradox/2", "status": "skipped"}]
-    found = [{"question": f"Q{i} {IMAGE}?", "answer": "A", "card": i, "estimate": i} for i in (1, 2, 3, 4)]
-    _run(tmp_path, "a", status="running", planned=9, notebooks=done, findings=found)
+def test_overview_running_run_shows_progress_and_findings(tmp_path):
+    finished_notebooks = [{"id": "paradox/1", "status": "ok"}, {"id": "paradox/2", "status": "skipped"}]
+    card_findings = [{"question": f"Q{i} {IMAGE}?", "answer": "A", "card": i, "estimate": i} for i in (1, 2, 3, 4)]
+    _run(tmp_path, "a", status="running", planned=9, notebooks=finished_notebooks, findings=card_findings)
     page = _page(tmp_path)
-    # Nine were planned, of which one needs what is not there.
+    # Nine were planned, and one lacks an input.
     assert "1 of 8 sections finished so far" in page.find(class_="byline").find_next(class_="byline").get_text()
     assert [h3.get_text() for h3 in page("h3")] == [f"Q{i} {IMAGE}?" for i in (1, 2, 3)]
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is not None
     assert not page("img")
-    # One that was killed long ago is not waited for.
+    # The page does not refresh for a run that was killed long ago.
     os.utime(tmp_path / "a" / "run.json", (0, 0))
     page = _page(tmp_path)
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is None
     assert "then stopped" in page.get_text()
 
 
-def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
+def test_overview_unreadable_records_are_listed(tmp_path):
     _run(tmp_path, "good", title="Good", status="ok", notebooks=[{"status": "ok"}], findings=[{"question": "Q?"}])
     nonsense = {"a": {"notebooks": "x"}, "b": {"findings": [3]}, "c": {"status": 3}, "d": {"notebooks": [{"id": []}]}}
     for name, record in nonsense.items():
@@ -59,12 +59,12 @@ def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
         (tmp_path / name / "run.json").write_bytes(text.encode(errors="surrogateescape"))
     page = _page(tmp_path)
     assert "Good" in [h2.get_text() for h2 in page("h2")]
-    told = {p.bdi.get_text() for p in page("p", class_="problem")}
-    assert told >= {f"{name}/run.json" for name in (*nonsense, *cut)}
+    problems = {p.bdi.get_text() for p in page("p", class_="problem")}
+    assert problems >= {f"{name}/run.json" for name in (*nonsense, *cut)}
     assert "start the run again with --overwrite" in page.get_text()
 
 
-def test_of_many_runs_the_older_ones_are_names_and_without_runs_it_says_what_makes_some(tmp_path, monkeypatch):
+def test_overview_lists_older_runs_by_name(tmp_path, monkeypatch):
     assert _page(tmp_path).find("main").code.get_text() == "make report"
     monkeypatch.setattr(all_runs, "SHOWN", 1)
     _run(tmp_path, "old", title="Old", status="ok")

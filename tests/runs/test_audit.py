@@ -1,4 +1,4 @@
-"""An audit is a parameters file made of arguments: what is asked fits, what cannot be is refused before any work."""
+"""An audit builds a parameters file from arguments, and refuses invalid ones before any work."""
 
 import re
 import shutil
@@ -20,14 +20,14 @@ from biaslab_world.model import WorldModel
 pytest.importorskip("torch", reason="models need the extra 'models'")
 
 
-def checked(root, *names, overrides=(), **how):
-    asked = audit.make_parameters(names, **how)
-    return params.load(runner.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
+def checked(root, *names, overrides=(), **options):
+    parameters = audit.make_parameters(names, **options)
+    return params.load(runner.PARAMS, given=parameters, overrides=overrides, notebooks_dir=root / "notebooks")
 
 
 @pytest.fixture
 def judges(monkeypatch):
-    """Return a set of default judges that cannot be had."""
+    """Return a set of default judges that are unavailable."""
     missing = set()
     monkeypatch.setattr(defaults, "find_problem", lambda name, *_: f"No {name}." if name in missing else "")
     return missing
@@ -41,14 +41,14 @@ def judges(monkeypatch):
         (("CompVis/stable-diffusion-v1-4",), "standard", "mini"),
     ],
 )
-def test_every_preset_is_a_file_that_runs_take(root, judges, preset, names, corpus):
+def test_make_parameters_each_preset_loads(root, judges, preset, names, corpus):
     found = checked(root, *names, preset=preset, corpus=corpus)
     settings = Pipeline(names[0], Settings.from_mapping(found.values["settings"])).settings
     assert (found.values["model"], settings.baseline_models) == (names[0], names[1:])
     papers = {"paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
     assert {notebook.id.split("/")[0] for notebook in found.selected} == {"synthesis", *papers}
     assert bool(settings.captions.approaches) == bool(corpus)
-    # Judges of drawings for drawings, of photographs for photographs.
+    # Drawings get judges of drawings, photographs get judges of photographs.
     drawn = "mini" in names
     assert (settings.judging.gender == "mini-clip") == (settings.dalleval.vqa == "mini-vqa") == drawn
     assert settings.judging.faces == ("mini-detector" if drawn else "yunet")
@@ -58,7 +58,7 @@ def test_every_preset_is_a_file_that_runs_take(root, judges, preset, names, corp
         assert {notebook.id.split("/")[0] for notebook in selected} == {paper}
 
 
-def test_the_papers_size_is_that_of_the_papers(root):
+def test_paper_preset_matches_paper_sample_sizes(root):
     given = checked(root, "world", preset="paper", corpus="mini").values["settings"]
     world = Pipeline("world", Settings.from_mapping(given), progress=False)
     # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
@@ -70,7 +70,7 @@ def test_the_papers_size_is_that_of_the_papers(root):
 
 
 @pytest.mark.parametrize("name", ["CompVis/stable-diffusion-v1-4", "endpoint:dall-e-3", "images:photos"])
-def test_default_judges_are_the_same_for_models_endpoints_and_folders(root, tmp_path, monkeypatch, judges, name):
+def test_default_judges_are_equal_for_all_sources(root, tmp_path, monkeypatch, judges, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "nurse" / "a.png")
@@ -95,12 +95,12 @@ def test_audit_prints_why_default_judges_were_chosen(judges):
     judges.add("dlib")
     (gender,) = sentences("judging.faces")
     assert gender.startswith(f"judging.gender is '{defaults.CLIP}' by default: ") and gender.endswith("No dlib.")
-    # The world's models bring their judges.
+    # The world's models name their judges.
     assert sentences(name="mini") == []
 
 
 @pytest.mark.parametrize(
-    ("names", "how", "said"),
+    ("names", "options", "said"),
     [
         (("mini",), {"preset": "quik"}, "'quick'"),
         ((), {}, "No model to audit is specified"),
@@ -121,13 +121,13 @@ def test_audit_prints_why_default_judges_were_chosen(judges):
         (("mini",), {"benchmark": "labour.csv"}, "'labour.csv'"),
     ],
 )
-def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names, how, said):
+def test_make_parameters_invalid_arguments_are_refused(tmp_path, monkeypatch, names, options, said):
     monkeypatch.chdir(tmp_path)
     for folder in ("model", "a\nb"):
         (tmp_path / folder).mkdir()
     (tmp_path / "link").symlink_to("model")
     with pytest.raises(ParameterError, match=re.escape(said)):
-        audit.make_parameters(names, **how)
+        audit.make_parameters(names, **options)
 
 
 @pytest.mark.parametrize(
@@ -141,30 +141,30 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: no selected notebook uses an endpoint"),
     ],
 )
-def test_a_setting_without_effect_is_refused(root, text, papers, said):
-    asked = audit.make_parameters(["mini"], preset="quick", papers=papers)
-    run = params.load("audit.yaml", given=asked, overrides=[text], notebooks_dir=root / "notebooks")
+def test_plan_setting_without_effect_is_refused(root, text, papers, said):
+    parameters = audit.make_parameters(["mini"], preset="quick", papers=papers)
+    run = params.load("audit.yaml", given=parameters, overrides=[text], notebooks_dir=root / "notebooks")
     with pytest.raises(ParameterError, match=said):
         jobs.plan(run)
 
 
-def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path):
-    how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
+def test_baselines_published_is_added_to_settings(root, tmp_path):
+    options = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
-        run = params.load("audit.yaml", given=audit.make_parameters(names, preset="quick"), **how)
+        run = params.load("audit.yaml", given=audit.make_parameters(names, preset="quick"), **options)
         assert run.values["settings"]["baselines"] == expected
-    # Of several settings each has it, once; what is no setting is refused as ever.
+    # Each of several settings has it once; other values are refused.
     several = audit.make_parameters(["mini"], preset="quick")
     several["settings"] = [{"baselines": "published"}, {"captions": {"approaches": []}}]
-    run = params.load("audit.yaml", given=several, **how)
-    assert [one["baselines"] for one in run.values["settings"]] == [["published"]] * 2
+    run = params.load("audit.yaml", given=several, **options)
+    assert [item["baselines"] for item in run.values["settings"]] == [["published"]] * 2
     with pytest.raises(ParameterError, match="must be a mapping"):
-        params.load("audit.yaml", given=several | {"settings": 5}, **how)
-    # Where nothing is printed, none can stand beside.
-    own = audit.make_parameters(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
+        params.load("audit.yaml", given=several | {"settings": 5}, **options)
+    # Without published values there is no baseline.
+    own_values = audit.make_parameters(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
     (tmp_path / "own.csv").write_text("prompt,group\na photo of the face of a nurse,nurse\n")
     set_here = ["judging.gender=mini-clip", f"custom.prompts_file={tmp_path / 'own.csv'}"]
-    run = params.load("audit.yaml", given=own, overrides=set_here, **how)
+    run = params.load("audit.yaml", given=own_values, overrides=set_here, **options)
     with pytest.raises(ParameterError, match="The papers contain no published values of these measures"):
         jobs.plan(run)
 
@@ -176,7 +176,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path
         ("", (), ""),
         ("triplets.objects=", (), "triplets/5_co_occurrence triplets/7_3_detector"),
         ("dalleval.detector=", (), "dalleval/4_1_paintskills dalleval/5_2_skills"),
-        # Without a gender judge nobody says either; skin tones need faces alone.
+        # Without a gender judge neither is available; skin tones need faces only.
         (
             "dalleval.vqa= judging.gender=",
             ("dalleval",),
@@ -189,35 +189,35 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path
             "paradox/4_baseline paradox/5_approaches paradox/6_caption_prompts paradox/8_prompts "
             "paradox/a_6_paraphrases paradox/beyond_precision",
         ),
-        # Who says which captions are the nearest is needed where these are looked at, and nowhere else.
+        # The encoder of captions is needed only for the nearest captions.
         ("captions.encoder=", ("paradox",), "paradox/5_2_nearest"),
     ],
 )
-def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, names):
-    how = {"overrides": overrides.split(), "papers": papers, "corpus": "mini" if "paradox" in papers else ""}
-    planned = jobs.plan(checked(root, "mini", preset="quick", **how))
-    assert sorted(job.notebook.id for job in planned if job.reason) == names.split()
-    assert bool(jobs.describe_omissions(planned)) == bool(names)
+def test_plan_empty_judge_omits_notebooks(root, overrides, papers, names):
+    options = {"overrides": overrides.split(), "papers": papers, "corpus": "mini" if "paradox" in papers else ""}
+    plan_jobs = jobs.plan(checked(root, "mini", preset="quick", **options))
+    assert sorted(job.notebook.id for job in plan_jobs if job.reason) == names.split()
+    assert bool(jobs.describe_omissions(plan_jobs)) == bool(names)
 
 
-def test_what_is_left_out_is_said_before_anything_is_made(root):
-    planned = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
-    assert {job.notebook.id: job.reason for job in planned if job.reason} == {
+def test_describe_omissions_lists_notebooks_and_tables(root):
+    plan_jobs = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
+    assert {job.notebook.id: job.reason for job in plan_jobs if job.reason} == {
         "dalleval/5_3_attributes": "It needs the table dalleval_attribute_presence. dalleval.vqa is empty, but "
         "drawings of the model 'mini-sd-skills' need a model that answers questions about people. Set it to a model "
         "for drawings."
     }
-    assert jobs.describe_omissions(planned) == [
+    assert jobs.describe_omissions(plan_jobs) == [
         "Omitted because dalleval.vqa is empty: notebooks dalleval/5_3_attributes; in other notebooks, tables "
         "dalleval_attribute_presence; in part, or measured with another judge, tables dalleval_average_gender, "
         "dalleval_confusion, dalleval_social_images."
     ]
 
 
-def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
+def test_plan_selected_notebook_without_judge_raises(root):
     def plan(notebook):
-        how = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
-        return jobs.plan(params.load(runner.PARAMS, given=audit.make_parameters(["mini"], preset="quick"), **how))
+        options = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
+        return jobs.plan(params.load(runner.PARAMS, given=audit.make_parameters(["mini"], preset="quick"), **options))
 
     with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected but cannot run\. It needs"):
         plan("dalleval/5_3_attributes")
@@ -225,16 +225,16 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
 
 
 @pytest.mark.long
-def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, folders, tmp_path, monkeypatch):
-    # Its model knows few words.
+def test_plan_unset_judge_raises_only_where_required(root, folders, tmp_path, monkeypatch):
+    # The tokenizer of this model has a small vocabulary.
     monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
     model = folders("sd1")
     settings = {"baselines": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
 
     def plan(notebook):
-        asked = {**given, "notebooks": [notebook]}
-        return jobs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"))
+        parameters = {**given, "notebooks": [notebook]}
+        return jobs.plan(params.load("p.yaml", given=parameters, notebooks_dir=root / "notebooks"))
 
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.omissions.tables) == {"dalleval_average_gender"}
@@ -248,17 +248,17 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
         plan("triplets/5_*")
 
 
-def refused(root, *names, **how):
+def error_of(root, *names, **options):
     with pytest.raises(BiaslabError) as error:
-        dry_run.image_requests(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
+        dry_run.image_requests(jobs.pipelines(jobs.plan(checked(root, *names, **options))))
     return str(error.value)
 
 
-# Judges that need nothing of what is not here.
+# Judges without missing dependencies.
 SMALL = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
 
 
-def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
+def test_make_parameters_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folders("sd1"), "a+b")
     (tmp_path / "lora.safetensors").write_bytes(b"")
@@ -273,9 +273,9 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
 
-def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
+def test_model_folders_of_same_basename_are_refused(root, tmp_path, folders):
     both = [str(shutil.copytree(folders("sd1"), tmp_path / place / "model")) for place in "ab"]
-    assert "'model'" in refused(root, *both, overrides=SMALL)
+    assert "'model'" in error_of(root, *both, overrides=SMALL)
 
 
 @pytest.mark.parametrize(
@@ -286,27 +286,27 @@ def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
         (["endpoint.url=http://127.0.0.1:9/v1", "endpoint.price=0.5"], "endpoint.cost_limit"),
     ],
 )
-def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
-    assert said in refused(root, "endpoint:some-model", overrides=[*given, *SMALL])
+def test_endpoint_without_url_or_price_is_refused(root, given, said):
+    assert said in error_of(root, "endpoint:some-model", overrides=[*given, *SMALL])
 
 
 @pytest.mark.long
-def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
+def test_load_measured_baselines_append_rows_per_model(tmp_path):
     settings = {"baselines": ["mini"], "compute": {"cache": str(tmp_path)}}
     settings |= {"dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 1}, "generation": {"steps": 1}}
     both = Pipeline("world", Settings.from_mapping(settings), progress=False)
     frame = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
-    alone = Pipeline("mini", Settings.from_mapping(settings | {"baselines": "none"}), progress=False)
-    own = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
+    single_model = Pipeline("mini", Settings.from_mapping(settings | {"baselines": "none"}), progress=False)
+    own_values = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=single_model)
     assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
-    assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
-    # What is asked is the same for all, and stands there once.
-    asked = sources.load_measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
-    assert len(asked) == 6 and asked["prompt_id"].is_unique
+    assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own_values)
+    # Prompts are the same for all models and are listed once.
+    parameters = sources.load_measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
+    assert len(parameters) == 6 and parameters["prompt_id"].is_unique
 
 
 @pytest.mark.long
-def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
+def test_dry_run_counts_images_and_generates_none(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
     said = dry_run.describe_images
@@ -314,32 +314,32 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
         dry_run, "describe_images", lambda found, measured: drawn.extend(found) or said(found, measured)
     )
     monkeypatch.setattr(WorldModel, "generate", None)
-    how = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
-    assert cli.main(["audit", "world", *how, "--set", "dalleval.n_scenes=7"]) == 0
+    options = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
+    assert cli.main(["audit", "world", *options, "--set", "dalleval.n_scenes=7"]) == 0
     out = capsys.readouterr().out
-    found = {one.kind: one.n_images for one in drawn}
+    found = {item.kind: item.n_images for item in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out
     assert f"{sum(found.values()):,}" in out
-    # What prompts are made of is kept in the store; there is no run.
+    # The inputs of prompts are in the cache; there is no run.
     assert not list(tmp_path.glob("outputs/[!.]*"))
 
 
-def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, inline):
+def test_saved_params_file_reproduces_run(tmp_path, write_notebook, inline):
     cell = 'output_dir = ""\nsource = "published"\nmodel = "all"\nsettings = {}\nshare = 0.5\n'
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", cell)
     given = {"run": "r", "title": "A: title", "description": "é", "model": "SD 1.4", "share": 0.25}
     whole = params.load(runner.PARAMS, given=given, notebooks_dir=tmp_path / "notebooks")
     record = runner.run(whole, outputs=tmp_path / "outputs", progress=False)
     assert (record["status"], record["params_file"]) == ("ok", runner.PARAMS)
-    again = params.load(tmp_path / "outputs/r" / runner.PARAMS, notebooks_dir=tmp_path / "notebooks")
+    reloaded_params = params.load(tmp_path / "outputs/r" / runner.PARAMS, notebooks_dir=tmp_path / "notebooks")
     for name in ("run", "title", "description", "notebooks", "jobs", "values"):
-        assert getattr(again, name) == getattr(whole, name)
-    assert runner.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
+        assert getattr(reloaded_params, name) == getattr(whole, name)
+    assert runner.run(reloaded_params, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
 
 
-def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
+def test_make_parameters_prompt_conditions_add_notebook(tmp_path):
     (tmp_path / "own.csv").write_text(
         "prompt,group,condition\na nurse,nurse,neutral\na nurse of any gender,nurse,fair\n"
     )
@@ -350,7 +350,7 @@ def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
     assert set(notebooks[0]) - set(notebooks[1]) == {"custom/conditions"}
 
 
-def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
+def test_image_folder_without_prefix_suggests_prefix(tmp_path):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")
     with pytest.raises(ParameterError, match=rf"is a folder of images.*write images:{tmp_path}/photos"):
@@ -359,7 +359,7 @@ def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
         audit.make_parameters([f"image:{tmp_path}/photos"])
 
 
-def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
+def test_group_by_is_required_for_ambiguous_folders(tmp_path, judges):
     for path in ("SDXL/nurse/1.png", "SDXL/chef/1.png", "SD/nurse/1.png"):
         (tmp_path / "sets" / path).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "sets" / path)
@@ -371,7 +371,7 @@ def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
         audit.make_parameters(["mini"], group_by="prompt")
 
 
-def test_runs_of_folders_in_other_letters_have_names_of_their_own(tmp_path, judges):
+def test_run_names_of_non_latin_folders_are_unique(tmp_path, judges):
     names = []
     for name in ("医生", "护士"):
         (tmp_path / name / "a").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a run will make is told from the prompts that it will ask, without making any of it."""
+"""A dry run counts images from the prompts of a run, without generating any."""
 
 import re
 from pathlib import Path
@@ -87,7 +87,7 @@ def of_all_judges(store, **changes):
     return Counting("world", settings, seed=3, progress=False)
 
 
-def without(*settings):
+def empty_settings(*settings):
     """Return changes that leave settings empty on purpose."""
     changes = {}
     for setting in settings:
@@ -97,41 +97,41 @@ def without(*settings):
     return changes
 
 
-def judges_of(planned):
-    """Return the settings and names of the judges, and of the encoder, that a plan of a table says are used."""
-    return {use[:2] for use in planned.uses if use.setting != "model"}
+def judges_of(plan_of_one):
+    """Return the settings and names of the judges, and of the encoder, in the plan of a table."""
+    return {use[:2] for use in plan_of_one.uses if use.setting != "model"}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
-def test_a_plan_of_a_table_says_what_its_measure_asks_for(name, store):
+def test_plan_of_table_matches_its_measure(name, store):
     pipeline = of_all_judges(store)
-    planned = plan_of(pipeline).table(name)
+    plan_of_one = plan_of(pipeline).table(name)
     assert not pipeline.images_asked and not pipeline.used
     try:
         measures()[name](pipeline)
     except MissingInputError as error:
-        assert planned.missing is not None and str(planned.missing) == str(error)
+        assert plan_of_one.missing is not None and str(plan_of_one.missing) == str(error)
         assert not pipeline.images_asked
         return
-    assert planned.missing is None
-    assert {(request.kind, request.n_images) for request in planned.requests} == pipeline.images_asked
-    assert judges_of(planned) == pipeline.used
+    assert plan_of_one.missing is None
+    assert {(request.kind, request.n_images) for request in plan_of_one.requests} == pipeline.images_asked
+    assert judges_of(plan_of_one) == pipeline.used
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
-def test_a_table_without_one_of_its_judges_is_planned_as_it_is_measured(name, store):
-    """It cannot be had, which is told before an image is generated, or is measured by others, or in part."""
+def test_plan_of_table_without_judge_matches_measure(name, store):
+    """The table is unavailable, reported before an image is generated, or is measured by other judges, or in part."""
     for setting in sorted({setting for setting, _ in judges_of(plan_of(of_all_judges(store)).table(name))}):
-        bare = of_all_judges(store, **without(setting))
-        planned = plan_of(bare).table(name)
-        if planned.missing is None:
+        bare = of_all_judges(store, **empty_settings(setting))
+        plan_of_one = plan_of(bare).table(name)
+        if plan_of_one.missing is None:
             measures()[name](bare)
-            assert judges_of(planned) == bare.used and setting not in {used for used, _ in bare.used}
+            assert judges_of(plan_of_one) == bare.used and setting not in {used for used, _ in bare.used}
             continue
-        assert setting in planned.missing.settings
-        with pytest.raises(MissingInputError, match=re.escape(str(planned.missing))):
+        assert setting in plan_of_one.missing.settings
+        with pytest.raises(MissingInputError, match=re.escape(str(plan_of_one.missing))):
             measures()[name](bare)
         assert not bare.images_asked
 
@@ -144,17 +144,17 @@ def run(root, tmp_path, *patterns, **changes):
     return params.load("params.yaml", given=given, notebooks_dir=root / "notebooks")
 
 
-def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
+def test_image_requests_count_each_image_once_per_model(root, tmp_path):
     both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", baselines=["mini"])
-    found = {
-        (one.paper, one.model, one.kind): one.n_images
-        for one in dry_run.image_requests(jobs.pipelines(jobs.plan(both)))
+    result = {
+        (image_request.paper, image_request.model, image_request.kind): image_request.n_images
+        for image_request in dry_run.image_requests(jobs.pipelines(jobs.plan(both)))
     }
     # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
-    assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
-    # Without approaches no image of captions is asked for.
+    assert result == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
+    # Without approaches there are no requests for images of captions.
     none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
     assert (
         dry_run.image_requests(jobs.pipelines(jobs.plan(none))) == []
@@ -162,81 +162,87 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     )
 
 
-def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
+def test_cached_images_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
-    (before,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
-    assert (before.n_images, before.n_cached) == (6, 0)
+    (first_request,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
+    assert (first_request.n_images, first_request.n_cached) == (6, 0)
     mini.part(DallEval).images("social")
     mini = pipeline(tmp_path, model="mini")
-    (after,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
-    assert (after.n_images, after.n_cached) == (6, 6) and costs.requests_to_time([after]) == {}
-    assert "6 already cached" in dry_run.describe_images([after], {})
+    (second_request,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
+    assert (second_request.n_images, second_request.n_cached) == (6, 6) and costs.requests_to_time(
+        [second_request]
+    ) == {}
+    assert "6 already cached" in dry_run.describe_images([second_request], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
-    assert [one.n_cached for one in plan_of(other).of_tables(["dalleval_social_images"]).requests] == [0]
+    assert [
+        image_request.n_cached for image_request in plan_of(other).of_tables(["dalleval_social_images"]).requests
+    ] == [0]
 
 
 @pytest.mark.long
-def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path):
-    (one,) = plan_of(pipeline(tmp_path, model="mini")).of_tables(["dalleval_social_images"]).requests
-    found = costs.measure_cost(one)
+def test_measure_cost_generates_and_caches_nothing(tmp_path):
+    (image_request,) = plan_of(pipeline(tmp_path, model="mini")).of_tables(["dalleval_social_images"]).requests
+    result = costs.measure_cost(image_request)
     # A PNG of 64 x 64 pixels has some kilobytes; one step takes far less than a minute.
-    assert 0 < found.seconds < 60 and 500 < found.bytes < 200_000 and found.images >= 1
+    assert 0 < result.seconds < 60 and 500 < result.bytes < 200_000 and result.images >= 1
     assert not list(tmp_path.rglob("*.parquet"))
-    (drawn,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
-    assert costs.measure_cost(drawn).bytes == 0  # the world's drawings are kept nowhere
+    (world_request,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
+    assert costs.measure_cost(world_request).bytes == 0  # the world's drawings are kept nowhere
 
 
-def test_what_else_the_machine_does_is_told_as_a_range(tmp_path, monkeypatch):
-    (one,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
-    # Seconds of four batches: of one image with what is prepared once, of four alone, and twice beside other work.
+def test_measure_cost_other_load_gives_range(tmp_path, monkeypatch):
+    (image_request,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
+    # Seconds of four batches: of one image with setup, of four without, and twice with other load.
     clock = iter([0, 1, 2, 2.5, 3, 4, 5, 7])
     monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    found = costs.measure_cost(one)
-    assert (found.seconds, found.longest, found.images) == (0.125, 0.5, 13)
+    result = costs.measure_cost(image_request)
+    assert (result.seconds, result.longest, result.images) == (0.125, 0.5, 13)
 
 
-def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
-    """Two and four of ten, of an image that takes 3 seconds beside them, and of four."""
-    # It knows few words.
+def test_measure_cost_diffusion_model_times_few_steps(folders, tmp_path, monkeypatch):
+    """Two and four of ten steps are timed, of an image with 3 seconds of other work."""
+    # The tokenizer has a small vocabulary.
     monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
-    few = {"generation": {"steps": 10, "guidance_scale": 1}, "judging": {"faces": "whole image"}}
-    (one,) = plan_of(pipeline(tmp_path, model=folders("sd1"), **few)).of_tables(["dalleval_social_images"]).requests
+    few_steps = {"generation": {"steps": 10, "guidance_scale": 1}, "judging": {"faces": "whole image"}}
+    (image_request,) = (
+        plan_of(pipeline(tmp_path, model=folders("sd1"), **few_steps)).of_tables(["dalleval_social_images"]).requests
+    )
     given = []
 
-    def made(one, ready, prompts):
+    def fake_time_images(image_request, ready, prompts):
         given.append((len(prompts), steps[-1]))
         return 3.0 + len(prompts) * 0.25 * steps[-1], 1000
 
     steps = []
-    monkeypatch.setattr(costs, "_time_images", made)
+    monkeypatch.setattr(costs, "_time_images", fake_time_images)
     monkeypatch.setattr(
-        type(one.image_model),
+        type(image_request.image_model),
         "ready",
         lambda self, held=None: LoadedModel(generate=None, steps=10, set_steps=steps.append),
     )
-    found = costs.measure_cost(one)
-    assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
+    result = costs.measure_cost(image_request)
+    assert given == [(1, 2), (1, 4)] and result.seconds == 3 + 10 * 0.25 and result.images == 1
 
 
-def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
+def test_describe_images_prices_endpoint_without_requests(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "api_key_env": "FAKE_KEY"}
     judges = {"judging": {"faces": "whole image"}, "dalleval": {"detector": "owner/detr"}}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint, **judges)
-    found = plan_of(bought).of_tables(["dalleval_skill_verdicts", "dalleval_social_images"]).requests
-    text = dry_run.describe_images(found, {})
+    result = plan_of(bought).of_tables(["dalleval_skill_verdicts", "dalleval_social_images"]).requests
+    text = dry_run.describe_images(result, {})
     # 9 scenes and 6 people; the limit buys 8.
-    assert costs.requests_to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
+    assert costs.requests_to_time(result) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
 
 
-def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
-    own = tmp_path / "own.csv"
-    own.write_text("prompt,n\na nurse,10\na pilot,40\n")
-    asks = pipeline(tmp_path, custom={"prompts_file": str(own)}, dalleval={"n_scenes": 1, "social_images": 1})
-    found = plan_of(asks).of_tables(["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]).requests
-    assert {"custom", "social", "skills"} == {one.kind for one in found}
-    head, custom, dalleval, _ = dry_run._describe_margins(found, 0.95)
+def test_describe_margins_are_wilson_at_one_half(tmp_path):
+    prompts_path = tmp_path / "own.csv"
+    prompts_path.write_text("prompt,n\na nurse,10\na pilot,40\n")
+    asks = pipeline(tmp_path, custom={"prompts_file": str(prompts_path)}, dalleval={"n_scenes": 1, "social_images": 1})
+    result = plan_of(asks).of_tables(["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]).requests
+    assert {"custom", "social", "skills"} == {image_request.kind for image_request in result}
+    head, custom, dalleval, _ = dry_run._describe_margins(result, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
     assert head == "Expected margin of error (95%) of a share of 50% in the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
@@ -246,28 +252,34 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     assert dry_run._describe_margins([], 0.95) == []
 
 
-def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path, monkeypatch):
+def test_plan_large_corpus_is_not_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
     captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
     captions.to_csv(tmp_path / "captions.csv", index=False)
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "max_captions": 0})
-    (one,) = plan_of(large).of_tables(["triplets_similarity"]).requests
-    # 3 prompts of 3 triplets, 2 images each, if there are so many.
-    assert one.at_most and one.n_images == 18 and "at most 18" in dry_run.describe_images([one], {}).replace("  ", "")
+    (image_request,) = plan_of(large).of_tables(["triplets_similarity"]).requests
+    # 3 prompts of 3 triplets, 2 images each, at most.
+    assert (
+        image_request.at_most
+        and image_request.n_images == 18
+        and "at most 18" in dry_run.describe_images([image_request], {}).replace("  ", "")
+    )
     assert not list(tmp_path.rglob("*images*"))
 
 
-def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
+def test_describe_images_time_and_disk_cover_remaining_images(tmp_path, monkeypatch):
     monkeypatch.setattr("psutil.getloadavg", lambda: (0.9, 9, 9))
     monkeypatch.setattr("psutil.cpu_count", lambda: 2)
     model = Pipeline("world", Settings(compute={"cache": str(tmp_path)}), progress=False)
     made_by = model.image_model()
-    one = ImageRequest("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
-    text = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
+    image_request = ImageRequest("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
+    text = dry_run.describe_images([image_request], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already cached" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
-    assert "busy: 4.2 processes" in dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
-    much = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 1e18, 4, 12.0)})
+    assert "busy: 4.2 processes" in dry_run.describe_images(
+        [image_request], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)}
+    )
+    much = dry_run.describe_images([image_request], {(made_by.cost_key, None): Cost(12.0, 1e18, 4, 12.0)})
     assert "are free" in much and Path(tmp_path).exists()

@@ -1,4 +1,4 @@
-"""A run as one zip file: what is in it, and what is refused."""
+"""Export of a run as one zip file: its contents, and files that are refused."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def outputs(tmp_path):
     return tmp_path / "outputs"
 
 
-def refused(outputs, name, text, message):
+def assert_refused(outputs, name, text, message):
     """Check that a run is not exported with a text in one of its files."""
     write(outputs / "mine" / name, text)
     record(outputs / "mine")
@@ -64,7 +64,7 @@ def sent(*files):
     return sorted(f"mine/{name}" for name in ("README.txt", "index.html", "run.json", *files))
 
 
-def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
+def test_export_contains_results_only_and_is_reproducible(outputs, capsys):
     assert cli.main(["export", "mine", "--outputs", str(outputs)]) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path == outputs / "mine.zip" and names(path) == sent(*FILES)
@@ -73,34 +73,36 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
     # The same run gives the same bytes.
     first = path.read_bytes()
     assert export.export(outputs / "mine", output=path).read_bytes() == first
-    # Nothing else is left there, or written to: not what a link leads to that has an obvious name.
+    # No other file is created or changed, not even the target of a link with a predictable name.
     (outputs / "theirs").write_bytes(b"theirs")
     (outputs / "mine.zip.part").symlink_to("theirs")
-    before = sorted(outputs.iterdir())
+    files_before = sorted(outputs.iterdir())
     export.export(outputs / "mine", output=path)
-    assert sorted(outputs.iterdir()) == before and (outputs / "theirs").read_bytes() == b"theirs"
+    assert sorted(outputs.iterdir()) == files_before and (outputs / "theirs").read_bytes() == b"theirs"
 
 
-def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypatch):
+def test_export_local_path_in_file_is_refused(outputs, monkeypatch):
     monkeypatch.setenv("BIASLAB_CACHE", "/opt/elsewhere/store")
     for folder in (f"{Path.home()}/x", outputs, Path(export.__file__).parents[1], Path.cwd(), "/opt/elsewhere/store"):
-        said = refused(outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine")
+        said = assert_refused(
+            outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine"
+        )
         assert "--force" in said
-    # As pages, notebooks and URLs write it.
+    # As escaped in pages, notebooks and URLs.
     monkeypatch.setenv("HOME", "/data/people/jo & \u00e9va")
     for text in (
         "/data/people/jo &amp; \u00e9va/x",
         "/data/people/jo & \\u00e9va/x",
         "/data/people/jo%20%26%20%C3%A9va/x",
     ):
-        refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /data/people/jo & ")
-    # What names none of them is sent.
+        assert_refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /data/people/jo & ")
+    # Other paths are allowed.
     write(outputs / "mine" / "tables" / "a.csv", "see /usr/lib/python3, https://example.org/home/Alice")
     record(outputs / "mine")
     assert export.export("mine", outputs=outputs).exists()
 
 
-def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypatch):
+def test_export_environment_key_is_refused(outputs, monkeypatch):
     for variable, more in (
         ("OPENAI_API_KEY", {}),
         ("OURS", {"parameters": {"settings": {"endpoint.api_key_env": "OURS"}}}),
@@ -114,28 +116,33 @@ def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypat
         monkeypatch.delenv(variable)
 
 
-def test_only_what_the_run_s_record_names_is_sent(outputs, tmp_path):
+def test_export_contains_recorded_files_only(outputs, tmp_path):
     run = outputs / "mine"
-    beside = ["notebooks/.env", "notebooks/id_rsa", "notebooks/paradox/.ipynb_checkpoints/4.ipynb", "tables/more.csv"]
-    for name in (*beside, "figures/..\\..\\x.csv", "tables/..\\x.csv"):
+    unlisted_files = [
+        "notebooks/.env",
+        "notebooks/id_rsa",
+        "notebooks/paradox/.ipynb_checkpoints/4.ipynb",
+        "tables/more.csv",
+    ]
+    for name in (*unlisted_files, "figures/..\\..\\x.csv", "tables/..\\x.csv"):
         write(run / name, "secret")
     record(run)
     assert names(export.export("mine", outputs=outputs)) == sent(*FILES)
-    # Nor what a record that was changed names.
+    # Nor files that a changed record names.
     whole = json.loads((run / "run.json").read_text(encoding="utf-8"))
     write(outputs / "x.csv", "secret")
-    paths = ["../x.csv", "figures/../../x.csv", ".parts/p.json", *beside[:1], "figures/..\\..\\x.csv"]
+    paths = ["../x.csv", "figures/../../x.csv", ".parts/p.json", *unlisted_files[:1], "figures/..\\..\\x.csv"]
     whole["notebooks"] += [{"notebook": path, "html": 5} for path in paths]
     write(run / "run.json", json.dumps(whole))
     assert names(export.export("mine", outputs=outputs)) == sent(*FILES)
-    # Nor what a link leads to.
+    # Nor targets of links.
     (run / "figures" / "a.png").unlink()
     (run / "figures" / "a.png").symlink_to(outputs / "x.csv")
     assert names(export.export("mine", outputs=outputs)) == sent(*FILES[:1], *FILES[2:])
 
 
 @pytest.mark.parametrize("name", ["tables/a.csv", "measured/m.csv"])
-def test_a_run_with_a_table_that_was_changed_is_refused(outputs, name):
+def test_export_changed_table_is_refused(outputs, name):
     write(outputs / "mine" / name, name[:-1])
     with pytest.raises(RunError, match=f"{name} was changed since the run ended"):
         export.export("mine", outputs=outputs)
@@ -145,7 +152,7 @@ def test_a_run_with_a_table_that_was_changed_is_refused(outputs, name):
 PROMPTS = ("a nurse at work", "a pilot at work", "'Two' pilots")
 
 
-def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypatch, inline):
+def test_exported_run_is_repeatable_without_models(tmp_path, root, monkeypatch, inline):
     """Of images of folders, judged by annotations: neither is at hand where the run is repeated, nor named."""
     models, given = ("one", "two"), tmp_path / "The clients" / "acme & co"
     (tmp_path / "work").mkdir()
@@ -164,10 +171,10 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
             Image.fromarray(pixels).save(given / model / name)
     said = pd.DataFrame({"image_id": rows["file"], "gender": ["female", "male"] * 3})
     said.to_csv(given / "r.csv", index=False)
-    how = ["--notebooks-dir", str(root / "notebooks"), "--no-progress", "--set", "notebooks=[custom/shares]"]
-    how += ["--set", "bootstrap_replicates=200"]
-    own = ["--set", f"judging.gender=annotations:{given}/r.csv", "--name", "mine"]
-    assert cli.main(["audit", *(f"images:{given}/{model}" for model in models), *own, *how]) == 0
+    options = ["--notebooks-dir", str(root / "notebooks"), "--no-progress", "--set", "notebooks=[custom/shares]"]
+    options += ["--set", "bootstrap_replicates=200"]
+    audit_options = ["--set", f"judging.gender=annotations:{given}/r.csv", "--name", "mine"]
+    assert cli.main(["audit", *(f"images:{given}/{model}" for model in models), *audit_options, *options]) == 0
     zipped = export.export("mine").absolute()
     # Somewhere else, without images and annotations.
     (elsewhere := tmp_path / "elsewhere").mkdir()
@@ -178,35 +185,35 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
             text = packed.read(name).decode("utf-8", errors="replace")
             assert not any(private in text for private in (str(tmp_path), "The clients", "acme")), name
     shutil.rmtree(given)
-    again = ["--set", "source=mine", "--set", "model=all", "--set", "settings={}"]
-    assert cli.main(["run", "mine/params.yaml", *how, *again]) == 0
+    repeat_options = ["--set", "source=mine", "--set", "model=all", "--set", "settings={}"]
+    assert cli.main(["run", "mine/params.yaml", *options, *repeat_options]) == 0
     repeated = {path.name: path.read_bytes() for path in Path("outputs/mine/tables").iterdir()}
     assert repeated == {path.name: path.read_bytes() for path in Path("mine/tables").iterdir()} and repeated
-    # The prompts can be asked of another model, and each image is told with its prompt.
+    # The prompts can be used with another model, and each image is listed with its prompt.
     assert custom_prompts.prompts("mine/prompts.csv", 1)[
         ["text", "group", "n_images", "people"]
     ].to_numpy().tolist() == [[prompt, group, 2, 1] for prompt, group in zip(PROMPTS, rows["group"][:3], strict=True)]
     images = pd.read_csv("mine/images.csv")
     assert images["model"].tolist() == list(np.repeat(models, 6)) and set(images["image_id"]) == set(rows["file"])
-    asked = pd.read_csv("mine/prompts.csv").set_index("prompt_id")
-    assert set(asked["model"]) == {", ".join(models)} and set(images["prompt_id"]) == set(asked.index)
+    prompt_rows = pd.read_csv("mine/prompts.csv").set_index("prompt_id")
+    assert set(prompt_rows["model"]) == {", ".join(models)} and set(images["prompt_id"]) == set(prompt_rows.index)
 
 
-def test_a_comparison_is_sent_with_its_tables(outputs):
+def test_export_comparison_contains_its_tables(outputs):
     run = outputs / "mine"
     write(run / "run.json", json.dumps({"run": "mine", "kind": "comparison", "tables": [{"file": "tables/a.csv"}]}))
     assert names(export.export("mine", outputs=outputs)) == sent("tables/a.csv")
 
 
 @pytest.mark.parametrize("name", ["mine/index.html", "mine", "other.zip", "link.zip"])
-def test_an_export_replaces_an_export_and_nothing_else(outputs, name):
+def test_export_overwrites_only_exports(outputs, name):
     with zipfile.ZipFile(outputs / "other.zip", "w") as packed:
         packed.writestr("README.txt", "mine")
     first = export.export("mine", outputs=outputs)
     assert export.export("mine", outputs=outputs) == first
     (outputs / "link.zip").symlink_to(first)
     target = outputs / name
-    before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
+    files_before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
     with pytest.raises(ParameterError, match=r"already exists and is no export of biaslab.* with --output\."):
         export.export("mine", outputs=outputs, output=target)
-    assert before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))
+    assert files_before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))

@@ -27,14 +27,14 @@ def project(tmp_path, write_notebook):
     return load
 
 
-def test_set_and_notebook_override_the_file(project):
+def test_load_overrides_replace_file_values(project):
     overrides = ["seed=8", "run=2024", "jobs=1"]
     got = project("run: mine\nseed: 7\ndescription: 2026-13-45\n", overrides=overrides, notebooks=["paradox/*"])
     assert (got.run, got.title, got.jobs, got.values["seed"]) == ("2024", "2024", 1, 8)
     assert [(n.id, n.title) for n in got.selected] == [("paradox/4_baseline", "Baseline")]
 
 
-def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
+def test_variants_of_lists_are_their_product(project):
     got = project("run: mine\nmodel: [A, B]\nseed: [1, 2, 3]\n")
     assert got.sweep == {"model": ["A", "B"], "seed": [1, 2, 3]}
     # 2 models x 3 seeds, the first key slowest.
@@ -43,7 +43,7 @@ def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
     ]
 
 
-def test_a_mapping_is_given_whole_or_value_by_value(project):
+def test_load_mapping_merges_single_overrides(project):
     own = {"steps": 20, "guidance_scale": 3}
     text = f"run: mine\nsettings: {json.dumps({'generation': own})}\n"
 
@@ -59,7 +59,7 @@ def test_a_mapping_is_given_whole_or_value_by_value(project):
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
-def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(project):
+def test_variants_of_mappings_are_labelled_by_differences(project):
     one, two, three = ("{generation: {steps: 20}}", "{generation: {steps: 20, height: 1}}", "{generation: {steps: 9}}")
     got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n").variants()
     assert got[1][0]["settings"] == {"generation": {"steps": 20, "height": 1}}
@@ -90,7 +90,7 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ("notebooks: []", "notebooks is ();"),
         ("output_dir: x", "'output_dir' is set by the run itself"),
         ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' occurs twice."),
-        # What YAML allows and no parameter is.
+        # Valid YAML that is no valid parameter.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
         ("settings: {1: 2}", "settings has the key 1, which must be a string"),
         ("seed: " + "9" * 5000, "a value is not valid for its type (Exceeds"),
@@ -110,13 +110,13 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ("seed: !!python/object/apply:os.system [ls]", "cannot be read as YAML (line 2, column 7)"),
     ],
 )
-def test_what_cannot_be_used_is_named(project, text, message):
+def test_load_invalid_parameters_are_named(project, text, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         project(f"{text}\n" if text.startswith("run") else f"run: mine\n{text}\n")
 
 
 @pytest.mark.parametrize(
-    ("held", "message"),
+    ("content", "message"),
     [
         (b"- a\n- b\n", "contains a list"),
         (b"", "is empty"),
@@ -124,8 +124,8 @@ def test_what_cannot_be_used_is_named(project, text, message):
         (b"run: caf\xe9\n", r"mine\.yaml is not UTF-8 \(line 1: byte 0xe9\); save it as UTF-8\."),
     ],
 )
-def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, held, message):
-    (path := tmp_path / "params" / "mine.yaml").write_bytes(held)
+def test_load_file_without_parameters_is_refused(project, tmp_path, content, message):
+    (path := tmp_path / "params" / "mine.yaml").write_bytes(content)
     with pytest.raises(ParameterError, match=message):
         params.load(path)
 
@@ -138,13 +138,13 @@ def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, he
         ("model=a\0b", "model is 'a\\x00b', which contains a null byte"),
     ],
 )
-def test_what_set_cannot_use_is_named(project, override, message):
+def test_load_invalid_override_is_named(project, override, message):
     with pytest.raises(ParameterError, match=re.escape(message)) as error:
         project("run: mine\n", overrides=[override])
     assert len(str(error.value)) < 500
 
 
-def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
+def test_load_model_name_suggests_command(project, tmp_path):
     with pytest.raises(ParameterError, match=r"To specify a model, use --set model=NAME\."):
         params.load("SG161222/RealVisXL_V4.0")
     # A file that is misspelt is one.
@@ -153,7 +153,7 @@ def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
         params.load(tmp_path / "params" / "mien.yaml")
 
 
-def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(project):
+def test_load_unused_key_is_refused_only_as_override(project):
     text = "run: mine\naspect: x\nnotebooks: ['paradox/*']\n"
     assert dict(project(text).values) == {}
     with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, but of none in this run"):
@@ -161,22 +161,22 @@ def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(proj
 
 
 @pytest.mark.parametrize("value", ["on", "2024", "my #1.csv", "a: b", "~", "{x}", "null"])
-def test_set_takes_a_text_as_it_stands(project, value):
+def test_load_override_keeps_text_verbatim(project, value):
     assert project("run: mine\n", overrides=[f"model={value}"]).values["model"] == value
     assert project("run: mine\n", overrides=["model=[A, B]"]).values["model"] == ["A", "B"]
 
 
-def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
+def test_load_untagged_notebook_is_skipped_by_default(project, tmp_path):
     (tmp_path / "notebooks" / "Untitled.ipynb").write_text('{"cells": [], "metadata": {}}')
     (tmp_path / "notebooks" / "empty.ipynb").write_text("")
     assert len(project("run: mine\n").selected) == 2
-    # Asked for by its name, or by a pattern that matches others, it says what it lacks.
+    # Selected by its name, or by a pattern that matches others, it has a problem.
     with pytest.raises(ParameterError, match=r"Untitled\.ipynb: It has no cell tagged 'parameters', so a run"):
         project("run: mine\nnotebooks: [Untitled]\n")
     assert [n.problem[:14] for n in project("run: mine\nnotebooks: ['[Up]*']\n").selected] == ["", "", "It has no cell"]
 
 
-def test_tables_that_a_notebook_takes_and_those_it_omits(tmp_path, write_notebook):
+def test_find_notebooks_lists_required_and_optional_tables(tmp_path, write_notebook):
     cells = (
         "%matplotlib inline\nwomen = study.load(paradox.percent_female)",
         "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",
@@ -191,7 +191,7 @@ def test_tables_that_a_notebook_takes_and_those_it_omits(tmp_path, write_noteboo
     assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_pair_images"}
 
 
-def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):
+def test_load_parameter_type_follows_default(project, tmp_path, write_notebook):
     cell = "from typing import Final\nrate: float = 1.0\nn = None\npair = (1, 2)\nodd = {1}\nname = ''\nwords = []\n"
     write_notebook(tmp_path / "notebooks/own/typed.ipynb", cell)
 
@@ -206,7 +206,7 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
             values(override)
 
 
-# Where a run says 77 and the notebook would compute with something else.
+# Cells for which a run would record 77 and the notebook would compute with another value.
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
@@ -219,7 +219,7 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
         (["seed = 1", "", "seed: int = 5"], "Cell 4 sets seed again"),
     ],
 )
-def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, write_notebook, cells, message):
+def test_load_unsettable_parameter_is_refused_with_line(project, tmp_path, write_notebook, cells, message):
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", *cells)
     with pytest.raises(ParameterError) as error:
         project("run: mine\nnotebooks: ['own/*']\n")
@@ -231,7 +231,7 @@ def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, wr
         project(f"{both}other: 1\n")
 
 
-def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_path, write_notebook):
+def test_load_injected_parameters_first_are_refused(project, tmp_path, write_notebook):
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1", "seed")
     whole = json.loads(path.read_text())
     for cell, tag in zip(whole["cells"], ("title", "injected-parameters", "parameters"), strict=True):
@@ -243,7 +243,7 @@ def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_
         project("run: mine\nnotebooks: ['own/*']\n")
 
 
-def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, write_notebook):
+def test_load_unreadable_notebooks_do_not_affect_others(project, tmp_path, write_notebook):
     own = tmp_path / "notebooks/own"
     good = write_notebook(own / "good.ipynb", "seed = 1")
     (own / "folder.ipynb").mkdir()
@@ -274,16 +274,18 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
 
 
 @pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "a." * 400 + "b", "[{[]}]", '"\0"'])
-def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, write_notebook, value):
+def test_find_notebooks_invalid_python_is_a_problem(tmp_path, write_notebook, value):
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
-    found, other = params.find_notebooks(tmp_path / "nb")
-    assert found.problem.startswith("Statements in the cell tagged 'parameters' must assign one literal to one name")
+    invalid_notebook, other = params.find_notebooks(tmp_path / "nb")
+    assert invalid_notebook.problem.startswith(
+        "Statements in the cell tagged 'parameters' must assign one literal to one name"
+    )
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
 
 
-def test_variants_are_counted_before_they_are_made(project):
+def test_variants_above_limit_are_refused(project):
     """Three lists of 300 make 27 million of them, each a mapping."""
     lists = {"model": [f"m{n}" for n in range(300)], "seed": [*range(300)]}
     lists["confidence"] = [0.5 + n / 1000 for n in range(300)]

@@ -1,4 +1,4 @@
-"""The main job, for real: every notebook on the printed numbers, and what it leaves behind."""
+"""The run of every notebook on published values, and its output files."""
 
 import json
 import re
@@ -27,12 +27,12 @@ def folder(root, record):
 
 
 @pytest.mark.long
-def test_every_notebook_finishes_and_what_the_record_names_is_there(folder, record):
+def test_published_run_finishes_with_all_recorded_files(folder, record):
     assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
     assert record["status"] == "ok" and not record["problems"]
-    # Of a run that was there before, what is returned says so besides.
-    written = {key: value for key, value in record.items() if key != "up_to_date"}
-    assert written == json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    # For an up-to-date run the returned record has one more key.
+    saved_record = {key: value for key, value in record.items() if key != "up_to_date"}
+    assert saved_record == json.loads((folder / "run.json").read_text(encoding="utf-8"))
     for notebook in record["notebooks"]:
         assert (folder / notebook["notebook"]).is_file() and (folder / notebook["html"]).is_file()
     for figure in record["figures"]:
@@ -42,27 +42,27 @@ def test_every_notebook_finishes_and_what_the_record_names_is_there(folder, reco
         assert all(c["description"] for c in entry["columns"]), entry["name"]
 
 
-def test_every_estimate_has_an_interval_or_a_reason(folder, record):
-    without = 0
+def test_published_tables_have_interval_or_reason(folder, record):
+    n_missing = 0
     for entry in record["tables"]:
         frame = pd.read_csv(folder / entry["file"])
-        # Rows of models are those of other tables, which say why.
+        # Rows of models repeat those of other tables, which have the reason.
         if "ci_low" not in frame.columns or entry["name"] == "synthesis_models":
             continue
         missing = frame[frame[["ci_low", "ci_high"]].isna().any(axis=1)]
         if len(missing):
-            # A row that a rule leaves out says so in `excluded`; an empty cell reads as NaN.
+            # An excluded row has its reason in `excluded`; an empty cell reads as NaN.
             why = "reason" if "reason" in frame.columns else "excluded"
             silent = missing[missing[why].fillna("").str.strip() == ""]
             assert silent.empty, (entry["name"], silent.to_dict("records")[:3])
-            without += len(missing)
+            n_missing += len(missing)
     # Table 5 of the triplets alone prints 240 means without an interval: the check had something to do.
-    assert without >= 240
+    assert n_missing >= 240
 
 
 @pytest.mark.long
-def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_intervals):
-    # So many tables of the printed numbers have intervals, some of them several.
+def test_published_estimates_lie_in_intervals(folder, record, estimates_lie_in_intervals):
+    # At least 36 intervals of published values, some tables with several.
     assert estimates_lie_in_intervals(folder, record) >= 36
 
 
@@ -73,7 +73,7 @@ PRINTED = [estimand for estimand in ESTIMANDS if estimand.source not in NOT_PRIN
 
 
 @pytest.mark.parametrize("estimand", PRINTED, ids=lambda estimand: f"{estimand.table}-{estimand.source}")
-def test_rows_are_means_over_the_units_that_comparisons_pair(folder, estimand):
+def test_estimand_units_average_to_table_rows(folder, estimand):
     def read(name):
         paths = (folder / place / f"{name}.csv" for place in ("tables", "measured"))
         return tables.read(next(filter(Path.is_file, paths)), name)
@@ -95,21 +95,21 @@ def test_rows_are_means_over_the_units_that_comparisons_pair(folder, estimand):
     assert len(rows) >= 3 and rows["by_unit"].abs().to_numpy() == pytest.approx(estimate.abs().to_numpy(), abs=1e-6)
 
 
-def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
+def test_replication_status_lists_all_tables_and_figures():
     rows = replication_status.entries()
     assert Counter(r["kind"] for r in rows) == {"table": 66, "figure": 38, "test": 2, "text": 4}
     assert Counter(r["paper"] for r in rows) == {"paradox": 20, "paired": 26, "dalleval": 42, "triplets": 22}
     assert len({(r["paper"], r["kind"], r["number"]) for r in rows}) == len(rows)
     # Every table of the papers that the package holds is in it.
-    listed = {(r["paper"], r["number"]) for r in rows if r["kind"] == "table"}
-    held = [reference.describe(name) for name in reference.names()]
-    assert {(t.paper, t.table) for t in held if t.table != "text"} <= listed
+    listed_tables = {(r["paper"], r["number"]) for r in rows if r["kind"] == "table"}
+    descriptions = [reference.describe(name) for name in reference.names()]
+    assert {(t.paper, t.table) for t in descriptions if t.table != "text"} <= listed_tables
 
 
 @pytest.mark.parametrize(
     "row", replication_status.entries(), ids=lambda row: " ".join([row["paper"], row["kind"], row["number"]])
 )
-def test_each_status_says_who_does_what(row):
+def test_replication_status_is_consistent_with_its_runs(row):
     runs_, again = row["runs"].split(), row["reprinted_by"].split()
     files = [*ROOT.glob("params/*.yaml"), *ROOT.glob("world/params/*.yaml")]
     assert not set(runs_) & set(again) and {*runs_, *again} <= {file.stem for file in files}
@@ -118,7 +118,7 @@ def test_each_status_says_who_does_what(row):
     assert row["status"] in expected
     assert bool(runs_ or again) == bool(row["output"]) == bool(row["notebook"])
     assert row["output"] or row["note"]
-    # What a run on printed numbers computes, it computes from tables that are held.
+    # A run on published values computes from tables in the package.
     assert bool(row["inputs"]) == ("published" in runs_)
     numbers = re.fullmatch(r"Tables? (\d+)(?:(?:, \d+)* and (\d+)| to (\d+))?", row["inputs"])
     assert bool(numbers) == bool(row["inputs"])
@@ -126,25 +126,25 @@ def test_each_status_says_who_does_what(row):
         assert f"{row['paper']}_table_{number}" in reference.names()
 
 
-def test_the_ledger_says_what_a_run_leaves_behind(record):
-    made = {t["name"]: set(t["notebooks"]) for t in record["tables"]}
-    made |= {f["name"]: {f["notebook"]} for f in record["figures"]}
-    said = {(r["paper"], r["kind"], r["number"]): r for r in record["coverage"]}
+def test_replication_status_matches_published_run(record):
+    outputs_by_name = {t["name"]: set(t["notebooks"]) for t in record["tables"]}
+    outputs_by_name |= {f["name"]: {f["notebook"]} for f in record["figures"]}
+    coverage = {(r["paper"], r["kind"], r["number"]): r for r in record["coverage"]}
     for row in replication_status.entries():
         name = (row["paper"], row["kind"], row["number"])
         recomputed, again = ("published" in row[of].split() for of in ("runs", "reprinted_by"))
         if recomputed or again:
-            assert row["output"] in made, name
-            assert row["notebook"] in made[row["output"]], name
-        # In a complete run the report's ledger is the ledger, but for what other runs do.
+            assert row["output"] in outputs_by_name, name
+            assert row["notebook"] in outputs_by_name[row["output"]], name
+        # In a complete run the report's replication status equals the table, except for items of other runs.
         if recomputed or not row["output"]:
-            assert said[name] == row
+            assert coverage[name] == row
         else:
-            assert said[name]["status"] == ("reprinted" if again else "open"), name
-    assert len(said) == len(replication_status.entries())
+            assert coverage[name]["status"] == ("reprinted" if again else "open"), name
+    assert len(coverage) == len(replication_status.entries())
 
 
-# Where the printed values of a reprinted table stand: rows and columns of the print, column of the output.
+# Location of the published values of a reprinted table: rows and columns of the paper, column of the output.
 PROFESSIONS = "kind == 'profession'", ["value"], "value"
 SHARES = "kind == 'attribute'", ["presence"], "share"
 P_VALUES = "p == p", ["p"], "p"
@@ -182,15 +182,15 @@ LISTS = {
 }
 
 
-def test_what_is_reprinted_is_what_the_papers_print(folder):
+def test_reprinted_tables_equal_published_values(folder):
     again = [r for r in replication_status.entries() if "published" in r["reprinted_by"].split()]
     again = [r for r in again if r["kind"] != "text"]
-    stated = [r for r in again if (r["paper"], r["kind"]) == ("triplets", "figure")]
-    assert [r["number"] for r in stated] == ["4", "7", "8"]
-    assert {(r["paper"], r["number"]) for r in again if r not in stated} == {*LISTS, *REPRINTED}
+    figure_scores = [r for r in again if (r["paper"], r["kind"]) == ("triplets", "figure")]
+    assert [r["number"] for r in figure_scores] == ["4", "7", "8"]
+    assert {(r["paper"], r["number"]) for r in again if r not in figure_scores} == {*LISTS, *REPRINTED}
     for row in again:
         frame = pd.read_csv(folder / "tables" / f"{row['output']}.csv")
-        if row in stated:
+        if row in figure_scores:
             # Scores that the text states of a figure.
             printed = reference.load("triplets_bias_score_text").query(f"figure == '{row['number']}'")
             assert not Counter(printed["bias_score"]) - Counter(frame["bias_score"])
@@ -199,15 +199,15 @@ def test_what_is_reprinted_is_what_the_papers_print(folder):
             printed, column = LISTS[row["paper"], row["number"]]
             assert set(frame[column]) == set(reference.load(printed)[column])
             continue
-        some, columns, shown = REPRINTED[row["paper"], row["number"]]
-        printed = reference.load(f"{row['paper']}_table_{row['number']}").query(some)[columns].to_numpy()
-        shown = frame[shown].to_numpy().ravel()
+        selection, columns, actual = REPRINTED[row["paper"], row["number"]]
+        printed = reference.load(f"{row['paper']}_table_{row['number']}").query(selection)[columns].to_numpy()
+        actual = frame[actual].to_numpy().ravel()
         printed = printed[printed == printed]
         # To the digits of the print: thirds and ninths that it rounds, or cuts off in tables 23 to 31, are restored.
         decimals = max(len(f"{v:.10g}".partition(".")[2]) for v in printed)
         if row["output"] == "dalleval_attribute_presence":
-            printed, shown, decimals = printed * 9, shown * 9, 0
-        missing = Counter(np.round(printed, decimals)) - Counter(np.round(shown, decimals))
+            printed, actual, decimals = printed * 9, actual * 9, 0
+        missing = Counter(np.round(printed, decimals)) - Counter(np.round(actual, decimals))
         assert printed.size and not missing, (row, missing)
 
 
@@ -221,7 +221,7 @@ def test_what_is_reprinted_is_what_the_papers_print(folder):
     ],
     ids=["of its tables", "of what is printed"],
 )
-def test_the_same_seed_gives_the_same_tables(root, record, folder, tmp_path, warm, reads_it, notebooks):
+def test_published_run_same_seed_gives_same_tables(root, record, folder, tmp_path, warm, reads_it, notebooks):
     given = ["run=again", *[f"source={folder}"] * reads_it]
     loaded = params.load(root / "params" / "published.yaml", overrides=given, notebooks=notebooks.split())
     again = runner.run(loaded, outputs=tmp_path, progress=False)

@@ -1,4 +1,4 @@
-"""Runs execute notebooks side by side, survive failing ones, and leave behind what the contract says."""
+"""Runs execute notebooks in parallel, continue after failures, and write the documented files."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ from biaslab.study import Study
 from biaslab.study.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
-# Writes a declared table, a figure and a finding, all of which say which parameters they saw.
+# Writes a declared table, a figure and a finding, which all contain the parameters used.
 CODE = """
 import pandas as pd, matplotlib.pyplot as plt
 from biaslab.plots import texts
@@ -69,9 +69,9 @@ def project(tmp_path, write_notebook, warm):
 
 @pytest.fixture
 def inline_project(tmp_path, write_notebook, inline):
-    """Return the same function, where notebooks are run in this process: for what does not depend on where they are."""
+    """Return the same function, with notebooks in this process, for tests that do not depend on processes."""
     yield partial(run_project, tmp_path, write_notebook)
-    # To which notebooks add.
+    # Notebooks add to this cache.
     texts._figures.cache_clear()
 
 
@@ -88,21 +88,21 @@ SEED = "run: mine\nseed: 3\n"
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory, write_notebook):
-    """Run two notebooks once, in processes of their own, for all tests that go on from there: folder and record."""
+def shared_run(tmp_path_factory, write_notebook):
+    """Run two notebooks once, in their own processes, for all tests that continue from them: folder and record."""
     folder = tmp_path_factory.mktemp("once")
     return folder, run_project(folder, write_notebook, BOTH, SEED)
 
 
 @pytest.fixture
-def finished(once, tmp_path):
+def finished_record(shared_run, tmp_path):
     """Return the record of a finished run of two notebooks, whose folder is copied to ``tmp_path``."""
-    shutil.copytree(once[0] / "outputs", tmp_path / "outputs")
-    return once[1]
+    shutil.copytree(shared_run[0] / "outputs", tmp_path / "outputs")
+    return shared_run[1]
 
 
-def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
-    record, folder = finished, tmp_path / "outputs" / "mine"
+def test_run_writes_tables_figures_pages_and_record(finished_record, tmp_path):
+    record, folder = finished_record, tmp_path / "outputs" / "mine"
     assert record["status"] == "ok" and read_record(folder) == json.loads(json.dumps(record))
     # Rows of both notebooks, share 25 + seed 3.
     table = pd.read_csv(folder / "tables" / "paradox_percent_female.csv")
@@ -110,8 +110,8 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
     for figure, name in (("paradox_line_ceo", "a"), ("paradox_line_nurse", "b")):
         assert (folder / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert (folder / "figures" / f"{figure}.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
-        executed = json.loads((folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))
-        assert any(c.get("outputs") for c in executed["cells"])
+        notebook_json = json.loads((folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))
+        assert any(c.get("outputs") for c in notebook_json["cells"])
         assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
     assert "ceo: 28.0%." in (folder / "index.html").read_text(encoding="utf-8")
     assert [f["answer"] for f in record["findings"]] == ["ceo: 28.0%.", "nurse: 28.0%."]
@@ -124,7 +124,7 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
 
 
 @pytest.mark.long
-def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
+def test_run_failed_notebook_is_saved_and_others_finish(project, tmp_path):
     record = project(
         {
             "paradox/good": code("ceo"),
@@ -138,14 +138,14 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     assert by_id["good"]["status"] == "ok"
     assert by_id["raises"]["reason"].startswith("InputError: x is 3; allowed is 4. (cell ")
     assert "DeadKernelError" in by_id["dies"]["reason"]
-    saved = (tmp_path / "outputs/mine/notebooks/paradox/raises.ipynb").read_text(encoding="utf-8")
-    assert "x is 3; allowed is 4." in saved
+    saved_notebook = (tmp_path / "outputs/mine/notebooks/paradox/raises.ipynb").read_text(encoding="utf-8")
+    assert "x is 3; allowed is 4." in saved_notebook
     index = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
     assert "x is 3; allowed is 4." in index and "ceo: 25.0%." in index
 
 
 @pytest.mark.long
-def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
+def test_run_swept_values_share_one_table(inline_project, tmp_path):
     record = inline_project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4]\nseed: [1, 2]\n")
     table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
     # A swept key that is no column of the table becomes one.
@@ -157,7 +157,7 @@ def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
 
 
 @pytest.mark.long
-def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path):
+def test_run_conflicting_table_rows_are_a_problem(inline_project, tmp_path):
     record = inline_project({"paradox/a": code("ceo"), "paradox/b": code("ceo").replace("share + seed", "share + 1")})
     assert record["status"] == "failed" and record["tables"] == []
     assert record["problems"][0].startswith("Table paradox_percent_female: notebooks differ in their values for ")
@@ -165,38 +165,40 @@ def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path
 
 
 @pytest.mark.long
-def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
+def test_rerun_reuses_unchanged_notebooks(finished_record, inline_project, tmp_path):
     run = partial(inline_project, text=SEED)
-    mine = tmp_path / "outputs/mine"
-    files = {p: p.stat().st_mtime_ns for p in mine.rglob("*") if p.is_file()}
-    # Nothing has changed: nothing is executed and nothing is written, however it is asked for.
-    again = run(BOTH, overwrite=True)
-    assert again.pop("up_to_date") and again == json.loads(json.dumps(finished))
+    run_folder = tmp_path / "outputs/mine"
+    files = {p: p.stat().st_mtime_ns for p in run_folder.rglob("*") if p.is_file()}
+    # Nothing has changed: nothing is executed or written, also with overwrite.
+    rerun_result = run(BOTH, overwrite=True)
+    assert rerun_result.pop("up_to_date") and rerun_result == json.loads(json.dumps(finished_record))
     assert {p: p.stat().st_mtime_ns for p in files} == files
-    # One notebook has changed: it alone can be asked for, the other keeps its results and says from when.
+    # One notebook has changed: it can be selected alone, the other keeps its results and their time.
     changed = {**BOTH, "paradox/b": code("pilot")}
     record = run(changed, only=["paradox/b"])
     assert [n["id"] for n in record["notebooks"]] == ["paradox/a", "paradox/b"]
     assert {f["name"] for f in record["figures"]} == {"paradox_line_ceo", "paradox_line_pilot"}
     record = run(changed)
     a, b = record["notebooks"]
-    assert (a["kept"], b["kept"]) == (True, True) and a["ended"] == finished["notebooks"][0]["ended"]
-    assert files[mine / "notebooks/paradox/a.ipynb"] == (mine / "notebooks/paradox/a.ipynb").stat().st_mtime_ns
-    table = pd.read_csv(mine / "tables/paradox_percent_female.csv")
+    assert (a["kept"], b["kept"]) == (True, True) and a["ended"] == finished_record["notebooks"][0]["ended"]
+    assert (
+        files[run_folder / "notebooks/paradox/a.ipynb"] == (run_folder / "notebooks/paradox/a.ipynb").stat().st_mtime_ns
+    )
+    table = pd.read_csv(run_folder / "tables/paradox_percent_female.csv")
     assert table["occupation"].tolist() == ["ceo", "pilot"]
-    page = (mine / "index.html").read_text(encoding="utf-8")
-    assert page.count("reused, as its inputs have not changed") == 2
-    # A gathered file that is gone is made again from the parts; a lost part is executed again.
-    (mine / "tables/paradox_percent_female.csv").unlink()
+    page = (run_folder / "index.html").read_text(encoding="utf-8")
+    assert page.count("reused, because its inputs have not changed") == 2
+    # A missing output file is rebuilt from the parts; a missing part is executed again.
+    (run_folder / "tables/paradox_percent_female.csv").unlink()
     assert [n["kept"] for n in run(changed)["notebooks"]] == [True, True]
-    assert (mine / "tables/paradox_percent_female.csv").exists()
-    shutil.rmtree(mine / ".parts/paradox/a")
+    assert (run_folder / "tables/paradox_percent_female.csv").exists()
+    shutil.rmtree(run_folder / ".parts/paradox/a")
     assert [n["kept"] for n in run(changed)["notebooks"]] == [False, True]
-    # Asked for, it is executed again.
+    # With force, it is executed again.
     assert [n["kept"] for n in run(changed, only=["paradox/a"], force=True)["notebooks"]] == [False, True]
 
 
-def test_select_jobs_table_of_another_version_leaves_its_notebook_out(tmp_path):
+def test_select_jobs_outdated_table_omits_notebook(tmp_path):
     slugs = {"paradox/gone": "paradox_outdated", "paradox/own": "my_table", "paradox/kept": "paradox_amplification"}
     for slug, name in slugs.items():
         (part := tmp_path / ".parts" / slug).mkdir(parents=True)
@@ -207,7 +209,7 @@ def test_select_jobs_table_of_another_version_leaves_its_notebook_out(tmp_path):
     assert notes == ["paradox/gone is omitted, because its table paradox_outdated is from another version."]
 
 
-def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path):
+def test_fingerprint_covers_all_inputs_of_a_job(tmp_path):
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("1")
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
@@ -232,7 +234,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     assert len({first, fingerprint(job, record), *others}) == 7
 
 
-def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
+def test_progress_line_is_latest_recent_one(tmp_path):
     assert execute._progress_line(tmp_path) == ""
     logs = {name: tmp_path / "paradox" / name / execute.PROGRESS for name in "abc"}
     for (name, log), seconds in zip(logs.items(), (5, 1, 300), strict=True):
@@ -240,7 +242,7 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
         log.write_text(f"generating: {name}")
         os.utime(log, (time.time() - seconds,) * 2)
     assert execute._progress_line(tmp_path) == "paradox/b: generating: b"
-    # Seen, and gone when it is looked at.
+    # Deleted after it was listed.
     logs["b"].unlink()
     logs["b"].symlink_to(tmp_path / "gone")
     assert execute._progress_line(tmp_path) == "paradox/a: generating: a"
@@ -248,7 +250,7 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
     assert execute._progress_line(tmp_path) == ""
 
 
-def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
+def test_next_job_avoids_images_of_running_jobs():
     def job(takes, suffix="", makes=True):
         return SimpleNamespace(used_tables=frozenset(takes.split()), suffix=suffix, makes_images=makes)
 
@@ -264,7 +266,7 @@ def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     assert execute.next_job([people, scores], [across, shares]) is people
 
 
-def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
+def test_run_folder_of_another_run_needs_overwrite(finished_record, inline_project, tmp_path):
     index = tmp_path / "outputs/mine/index.html"
     with pytest.raises(RunError, match=r"holds another run \(seed: 3 there, 2 here\)\. Choose another name"):
         inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
@@ -288,7 +290,7 @@ def _shares(folder, rows):
     return folder
 
 
-def test_a_run_never_replaces_what_it_reads(project, tmp_path):
+def test_run_output_containing_source_is_refused(project, tmp_path):
     source = _shares(tmp_path / "outputs/mine/in", GOOD)
     for given in (source, source.parent, tmp_path):
         _shares(given, GOOD)
@@ -298,8 +300,8 @@ def test_a_run_never_replaces_what_it_reads(project, tmp_path):
 
 
 @pytest.mark.long
-def test_nothing_that_is_shared_names_a_folder_of_this_machine(project, tmp_path, monkeypatch):
-    """Neither the run's folder, nor the input's, nor where Python and its packages are."""
+def test_run_files_contain_no_local_paths(project, tmp_path, monkeypatch):
+    """Files contain neither the folder of the run, nor that of the input, nor those of Python and its packages."""
     source = _shares(tmp_path / "telltale" / "in", GOOD)
     noisy = """
 import warnings
@@ -318,13 +320,13 @@ pd.DataFrame({"where": [output_dir]})
     assert record["notebooks"][2]["reason"].startswith("MissingInputError: in (cell")
     assert record["parameters"] == {"source": "in"} and list(record["inputs"]) == ["in"]
     folder = tmp_path / "telltale" / "outputs" / "mine"
-    looked_at = [p for p in folder.rglob("*") if p.is_file() and ".parts" not in p.parts]
-    assert {p.suffix for p in looked_at} == {".json", ".yaml", ".ipynb", ".html", ".csv", ".png", ".svg"}
-    for path in looked_at:
+    files_checked = [p for p in folder.rglob("*") if p.is_file() and ".parts" not in p.parts]
+    assert {p.suffix for p in files_checked} == {".json", ".yaml", ".ipynb", ".html", ".csv", ".png", ".svg"}
+    for path in files_checked:
         text = path.read_bytes().decode("utf-8", errors="replace")
         for private in ("telltale", str(tmp_path), f"{sys.prefix}/", os.path.expanduser("~/")):
             assert private not in text, (path, private)
-    # What they say is still there: the run's own files by their place in it, others by their names.
+    # Relative paths remain: the run's own files by their place in it, others by their names.
     pages = [(folder / f"notebooks/paradox/{name}").read_text("utf-8") for name in ("a.ipynb", "b.html")]
     assert "Look into .parts/paradox/a." in pages[0] and "in/gone.csv" in pages[1]
     assert record["coverage"] == [] and record["description"].startswith("Measurements: the tables in in.")
@@ -335,11 +337,11 @@ pd.DataFrame({"where": [output_dir]})
 
 
 @pytest.mark.long
-def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(tmp_path, write_notebook, warm, monkeypatch):
+def test_run_files_contain_no_keys_and_keep_urls(tmp_path, write_notebook, warm, monkeypatch):
     """Keys of the environment that notebooks print or raise are replaced in notebooks, pages and the record."""
     pytest.importorskip("biaslab_world", reason="needs biaslab-world")
-    held = {"OPENAI_API_KEY": "sk-test-5f0e1d2c", "HF_TOKEN": "hf-test-4b5a6978", "OURS": "ours/test+1234567"}
-    for name, key in held.items():
+    keys = {"OPENAI_API_KEY": "sk-test-5f0e1d2c", "HF_TOKEN": "hf-test-4b5a6978", "OURS": "ours/test+1234567"}
+    for name, key in keys.items():
         monkeypatch.setenv(name, key)
     noisy = """
 import os
@@ -357,10 +359,12 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     reasons = [n["reason"] for n in record["notebooks"]]
     assert reasons[0] == "" and reasons[1].startswith("RuntimeError: cannot ask with [key] (cell")
     folder = tmp_path / "outputs" / "mine"
-    looked_at = [p for p in [*folder.rglob("*"), tmp_path / "outputs/index.html"] if p.is_file()]
-    texts = {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in looked_at[:-1] if ".parts" not in p.parts}
-    texts["index of all"] = looked_at[-1].read_text("utf-8")
-    assert {name: key for name, text in texts.items() for key in held.values() if key in text} == {}
+    files_checked = [p for p in [*folder.rglob("*"), tmp_path / "outputs/index.html"] if p.is_file()]
+    texts = {
+        p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in files_checked[:-1] if ".parts" not in p.parts
+    }
+    texts["index of all"] = files_checked[-1].read_text("utf-8")
+    assert {name: key for name, text in texts.items() for key in keys.values() if key in text} == {}
     for name in ("run.json", "params.yaml", "notebooks/paradox/a.ipynb", "notebooks/paradox/a.html"):
         assert url in texts[name], name
     assert record["parameters"]["settings"]["endpoint"] == {"url": url, "api_key_env": "OURS"}
@@ -379,7 +383,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
         ("generated", "genrated", "source is 'genrated'. Did you mean 'generated'"),
     ],
 )
-def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path, old, new, message):
+def test_run_invalid_source_tables_are_refused(project, tmp_path, old, new, message):
     rows = GOOD[::2] if new == "training" else GOOD
     source = _shares(tmp_path / "in", [re.sub(old, new, row) for row in rows])
     with pytest.raises(InputError, match=message):
@@ -387,7 +391,7 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
+def test_plan_annotations_notebook_needs_no_source(tmp_path, write_notebook):
     cell = 'output_dir = ""\nsource = "annotations"\nannotations = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
     (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
@@ -397,7 +401,7 @@ def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_noteb
     assert job.parameters["source"] == "annotations" and not job.reason
 
 
-def test_variants_never_share_a_file_name():
+def test_suffixes_of_variants_are_unique():
     # Alike but for letters that a slug drops, or for case, or long.
     values = ["a b", "a-b", "A B", "x" * 300, "x" * 301, "é", "ü", "SD 1.4"]
     names = jobs._suffixes([{"model": v} for v in values])
@@ -411,11 +415,11 @@ def test_variants_never_share_a_file_name():
     [
         ("file", "file", "is a file; choose another name"),
         ("mine", "mine/thesis.txt", r"is not empty and holds no run\.json"),
-        # A page of somebody else beside the runs.
+        # A foreign page in the folder of runs.
         ("mine", "index.html", r"index\.html already exists .* --outputs DIR"),
     ],
 )
-def test_what_is_no_run_is_never_replaced(project, tmp_path, run, name, message):
+def test_overwrite_refuses_foreign_files(project, tmp_path, run, name, message):
     path = tmp_path / "outputs" / name
     path.parent.mkdir(parents=True)
     path.write_text("years of work")
@@ -425,7 +429,7 @@ def test_what_is_no_run_is_never_replaced(project, tmp_path, run, name, message)
     assert path.read_text() == "years of work"
 
 
-def test_two_processes_do_not_write_one_run(project, tmp_path):
+def test_run_locked_by_another_process_is_refused(project, tmp_path):
     (tmp_path / "outputs").mkdir()
     with FileLock(tmp_path / "outputs/.mine.lock"), pytest.raises(RunError, match="Another process is writing"):
         project({"paradox/a": code("ceo")})
@@ -437,7 +441,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSI
 
 
 def until(true, *, seconds=300, alive=None):
-    """Wait for a state; a process that must live until then is looked at, too."""
+    """Wait for a state, and check that a process is alive until then."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it never came"
@@ -480,9 +484,9 @@ def marks(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def begun(tmp_path, write_notebook):
+def start_run(tmp_path, write_notebook):
     """Return a function that starts a run of notebooks in a process of its own, which leads a group."""
-    started = []
+    processes = []
 
     def start(notebooks, *words, jobs):
         for name, cell in notebooks.items():
@@ -490,11 +494,11 @@ def begun(tmp_path, write_notebook):
         (tmp_path / "mine.yaml").write_text(f"run: mine\njobs: {jobs}\n")
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         words = [*RUN, *words, "--no-progress"]
-        started.append(subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes))
-        return started[-1]
+        processes.append(subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes))
+        return processes[-1]
 
     yield start
-    for process in started:
+    for process in processes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -502,14 +506,14 @@ def begun(tmp_path, write_notebook):
 
 @pytest.mark.long
 @posix
-def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
-    started = begun({"a": FINDS, "b": WAITS, "c": FINDS}, jobs=1)
-    until((marks / "kernel").exists, alive=started)
+def test_interrupted_run_keeps_results_and_resumes(start_run, tmp_path, marks):
+    processes = start_run({"a": FINDS, "b": WAITS, "c": FINDS}, jobs=1)
+    until((marks / "kernel").exists, alive=processes)
     kernel = int((marks / "kernel").read_text())
     # As Ctrl-C in a terminal does: every process of the group.
-    os.killpg(started.pid, signal.SIGINT)
-    out, err = started.communicate(timeout=60)
-    assert (started.returncode, out, err) == (130, "", RESUMES)
+    os.killpg(processes.pid, signal.SIGINT)
+    out, err = processes.communicate(timeout=60)
+    assert (processes.returncode, out, err) == (130, "", RESUMES)
     assert is_gone(kernel)
     folder = tmp_path / "outputs/mine"
     record = read_record(folder)
@@ -517,26 +521,26 @@ def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
     assert record["status"] == "stopped"
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert "Found by a." in page and "2 of 3 sections were stopped" in page and "sections failed" not in page
-    # The same command goes on.
+    # The same command resumes.
     (marks / "go").write_text("")
-    again = subprocess.run([*RUN, "--no-progress"], cwd=tmp_path, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
+    rerun_result = subprocess.run([*RUN, "--no-progress"], cwd=tmp_path, capture_output=True, text=True)
+    assert rerun_result.returncode == 0, rerun_result.stderr
     done = [(n["status"], n["kept"]) for n in read_record(folder)["notebooks"]]
     assert done == [("ok", True), ("ok", False), ("ok", False)]
 
 
 @pytest.mark.long
 @posix
-def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, marks):
-    first = begun({"a": WAITS + code("ceo")}, "--set", "seed=1", jobs=1)
+def test_kernel_of_killed_run_cannot_change_next_run(start_run, tmp_path, marks):
+    first = start_run({"a": WAITS + code("ceo")}, "--set", "seed=1", jobs=1)
     until((marks / "kernel").exists, alive=first)
     kernel, parent = (int((marks / name).read_text()) for name in ("kernel", "parent"))
     assert parent == first.pid
-    # It cannot notice that its parent ends.
+    # It cannot detect that its parent ends.
     os.kill(kernel, signal.SIGSTOP)
     first.kill()
     first.communicate()
-    # The next one has another seed; then the first one's kernel, where it lives, goes on.
+    # The next run has another seed; then the first run's kernel continues, if it is alive.
     (marks / "go").write_text("")
     second = [*RUN, "--set", "seed=2", "--overwrite", "--no-progress"]
     done = subprocess.run(second, cwd=tmp_path, capture_output=True, text=True)
@@ -551,7 +555,7 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, mark
     assert reading.describe_changes(folder, record["files"] | record["notebooks"][0]["files"]) == ""
 
 
-def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
+def test_study_of_ended_run_writes_nothing(tmp_path, monkeypatch):
     parts = tmp_path / "mine/.parts"
     attempt = parts / ".attempts/1"
     attempt.mkdir(parents=True)
@@ -586,11 +590,11 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path):
+def test_rerun_restores_files_changed_on_disk(finished_record, inline_project, tmp_path):
     run = partial(inline_project, BOTH, SEED)
     folder, name = tmp_path / "outputs/mine", "tables/paradox_percent_female.csv"
     first = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")}
-    # A gathered table: made anew of what notebooks left, and none is executed.
+    # An output table: rebuilt from the parts, without executing a notebook.
     (folder / name).write_text((folder / name).read_text().replace("28", "82"))
     shutil.copytree(folder, tmp_path / "outputs/other")
     with pytest.raises(RunError, match=f"{name} was changed since the run ended"):
@@ -601,7 +605,7 @@ def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path)
     assert said.endswith(f"are created again, because {name} was changed since the run ended.")
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
     assert run()["up_to_date"]
-    # What a notebook left: it is executed again, and says so.
+    # A file of a notebook: the notebook is executed again, with a note.
     part, page = f".parts/paradox/a/{name}", "notebooks/paradox/b.html"
     (folder / part).write_text((folder / part).read_text().replace("28", "82"))
     (folder / page).write_text("<p>Other findings</p>")
@@ -622,23 +626,23 @@ study.save("paradox_percent_female", study.load("paradox_percent_female"))
 
 
 # As a power loss may leave it.
-def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
+def test_rerun_restores_truncated_measured_tables(inline_project, tmp_path):
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     reading = partial(inline_project, {"paradox/a": READS, "paradox/b": code("nurse")})
     folder, name = tmp_path / "outputs/mine", "measured/paradox_percent_female.csv"
     assert reading(text)["status"] == "ok"
-    left, shown = folder / ".parts" / name, folder / name
-    whole = shown.read_text(encoding="utf-8")
+    left, measured_path = folder / ".parts" / name, folder / name
+    whole = measured_path.read_text(encoding="utf-8")
     assert len(whole.splitlines()) == 1 + len(GOOD)
     cut = "".join(whole.splitlines(keepends=True)[:-1])
     for write, said in ((lambda: left.write_text(cut, encoding="utf-8"), "was changed"), (left.unlink, "is missing")):
         write()
-        # What is gathered now takes all measured tables along.
+        # Rebuilding an output table includes all measured tables.
         (folder / "tables/paradox_percent_female.csv").write_text("cut")
         record = reading(text)
         assert record["status"] == "ok" and [n["kept"] for n in record["notebooks"]] == [False, True]
         assert f".parts/{name} {said} since it finished" in record["notes"][0]
-        assert shown.read_text(encoding="utf-8") == left.read_text(encoding="utf-8") == whole
+        assert measured_path.read_text(encoding="utf-8") == left.read_text(encoding="utf-8") == whole
         assert reading(text)["up_to_date"]
     # Where its notebook is not executed it is left out.
     left.write_text(cut, encoding="utf-8")
@@ -649,7 +653,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
 
 
 @pytest.mark.long
-def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, tmp_path):
+def test_run_variants_may_differ_in_measured_tables(inline_project, tmp_path):
     given = [_shares(tmp_path / name, rows) for name, rows in (("one", GOOD), ("two", GOOD[:-1]))]
     text = f"run: mine\nsource: [{given[0]}, {given[1]}]\n"
     assert inline_project({"paradox/a": READS}, text)["status"] == "ok"
@@ -657,7 +661,7 @@ def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, t
 
 
 @pytest.mark.long
-def test_a_full_disk_under_the_run_says_what_to_do(project, tmp_path, monkeypatch):
+def test_run_full_disk_gives_advice(project, tmp_path, monkeypatch):
     fills = """
 import errno
 from biaslab.schema import tables
@@ -676,21 +680,19 @@ tables.write = full
         patch.setattr(report, "build", Mock(side_effect=OSError(122, "Disk quota exceeded")))
         with pytest.raises(RunError) as error:
             project({"paradox/a": code("ceo")})
-    assert str(error.value).startswith(f"No space left to write {tmp_path / 'outputs/mine'}. Finished notebooks")
+    assert str(error.value).startswith(f"No space left to write {tmp_path / 'outputs/run_folder'}. Finished notebooks")
     record = project({"paradox/a": code("ceo")})
     assert [(n["id"], n["kept"]) for n in record["notebooks"]] == [("paradox/a", True), ("paradox/b", False)]
 
 
-# -- the pipeline as a source ----------------------------------------------------------------------------
+# -- source: pipeline ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def planned(tmp_path, write_notebook, monkeypatch):
-    """Return a function that plans three notebooks with a parameters text, and what was looked up."""
-    looked_up = []
-    monkeypatch.setattr(
-        validation, "check_settings", lambda p: looked_up.append((p.model, p.settings.generation.steps))
-    )
+def plan_run(tmp_path, write_notebook, monkeypatch):
+    """Return a function that plans three notebooks with a parameters text, and the list of checked models."""
+    lookups = []
+    monkeypatch.setattr(validation, "check_settings", lambda p: lookups.append((p.model, p.settings.generation.steps)))
     monkeypatch.setattr(validation, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
@@ -699,38 +701,38 @@ def planned(tmp_path, write_notebook, monkeypatch):
 
     def plan(text):
         (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
-        planned = jobs.plan(params.load(tmp_path / "mine.yaml"))
-        return planned, jobs.inputs(planned, tmp_path / "outputs/mine"), looked_up
+        plan_run = jobs.plan(params.load(tmp_path / "mine.yaml"))
+        return plan_run, jobs.inputs(plan_run, tmp_path / "outputs/mine"), lookups
 
     return plan
 
 
-def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
-    found, inputs, looked_up = planned("source: mini\nsettings: {generation: {steps: 3}}\n")
-    assert {job.notebook.id: job.reason for job in found} == {
+def test_plan_pipeline_serves_notebooks_with_settings(plan_run):
+    plan_found, inputs, lookups = plan_run("source: mini\nsettings: {generation: {steps: 3}}\n")
+    assert {job.notebook.id: job.reason for job in plan_found} == {
         "paradox/a": "",
         "paradox/b": "It has no parameter settings, so it may measure something else than the rest of the run.",
         "mine/c": "The pipeline measures nothing for mine.",
     }
-    assert found[0].parameters["settings"] == {"generation": {"steps": 3}}
-    assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
+    assert plan_found[0].parameters["settings"] == {"generation": {"steps": 3}}
+    assert lookups == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
 
 
-def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
+def test_plan_list_of_settings_gives_variants(plan_run):
     given = [{"generation": {"steps": s}, "captions": {"corpus": c}} for s, c in ((3, "a"), (4, "b"))]
     text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
-    found, inputs, looked_up = planned(f"{text}settings: {json.dumps(given)}\n")
-    assert [job.parameters["settings"] for job in found] == given
-    for job, steps, corpus in zip(found, (3, 4), "ab", strict=True):
+    plan_found, inputs, lookups = plan_run(f"{text}settings: {json.dumps(given)}\n")
+    assert [job.parameters["settings"] for job in plan_found] == given
+    for job, steps, corpus in zip(plan_found, (3, 4), "ab", strict=True):
         assert job.slug == f"paradox/a--settings-generation.steps-{steps}-captions.corpus-{corpus}"
         assert job.variant == {"settings": f"generation.steps={steps}, captions.corpus={corpus}"}
-    assert looked_up == [("owner/name", 3), ("owner/name", 4)]
+    assert lookups == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
 
 
 @pytest.mark.long
-def test_captions_without_images_run_what_needs_none(tmp_path, root):
-    """Known before anything starts: the notebooks of the paradox paper on captions alone, and their reasons."""
+def test_plan_captions_without_images_omits_image_notebooks(tmp_path, root):
+    """The plan lists the notebooks of the paradox paper on captions alone, and their reasons."""
     (tmp_path / "captions.txt").write_text("a female nurse\nan engineer\n")
     captions = {"corpus": f"{tmp_path}/captions.txt", "occupations": ["nurse", "engineer"]}
     text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
@@ -764,18 +766,18 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
         ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which generates no images"),
     ],
 )
-def test_wrong_values_fail_before_anything_starts(planned, text, message):
+def test_plan_invalid_values_are_refused(plan_run, text, message):
     with pytest.raises(ParameterError, match=message):
-        planned(f"{text}\n")
+        plan_run(f"{text}\n")
 
 
 TYPED = "output_dir = ''\nseed: int = 20231\nname = 'x'\n"
 
 
 @pytest.mark.long
-def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook, warm):
-    """Whatever wrote the notebooks, and however they set their parameters; what cannot be executed costs no other."""
-    own, says = tmp_path / "notebooks/own", "print(f'seed {seed}, {name}')"
+def test_run_record_matches_notebook_parameters(tmp_path, write_notebook, warm):
+    """Notebooks of other tools and formats run with recorded parameters; invalid ones do not affect others."""
+    own_folder, print_line = tmp_path / "notebooks/own", "print(f'seed {seed}, {name}')"
     odd = {"widgets": {"application/vnd.jupyter.widget-state+json": {"0a": {"state": {}}}}}
     odd |= {"kernelspec": {"name": "conda-env-x-py", "display_name": "x"}, "language_info": None}
     good = {
@@ -785,13 +787,13 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
         "ü": ("output_dir = ''\nseed = 20231\nname = None\n", {}),
     }
     for name, (parameters, metadata) in good.items():
-        path = write_notebook(own / f"{name}.ipynb", parameters, says)
+        path = write_notebook(own_folder / f"{name}.ipynb", parameters, print_line)
         whole = json.loads(path.read_text()) | {"metadata": metadata, "nbformat_minor": 4}
         for cell in whole["cells"]:
             del cell["id"]
         path.write_text(json.dumps(whole))
-    (own / "cut.ipynb").write_text("{")
-    (own / "untagged.ipynb").write_text('{"cells": [], "metadata": {}}')
+    (own_folder / "cut.ipynb").write_text("{")
+    (own_folder / "untagged.ipynb").write_text('{"cells": [], "metadata": {}}')
     given = {"run": "mine", "notebooks": ["own/*"], "seed": [77, 78], "name": "y"}
     loaded = params.load("mine.yaml", given=given, notebooks_dir=tmp_path / "notebooks")
     record = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
@@ -810,14 +812,14 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
         ("own/cut", "failed", "It is not a complete not"),
         ("own/untagged", "skipped", "It has no cell tagged 'p"),
     ]
-    # What has not changed is kept, and the rest is told again.
-    again = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
-    kept = [n["id"] for n in again["notebooks"] if n["kept"]]
-    assert len(kept) == 7 and "own/untagged" in kept
+    # Unchanged notebooks are reused, and problems are reported again.
+    rerun_result = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
+    reused_ids = [n["id"] for n in rerun_result["notebooks"] if n["kept"]]
+    assert len(reused_ids) == 7 and "own/untagged" in reused_ids
 
 
 @pytest.mark.long
-def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_path):
+def test_run_long_or_unencodable_errors_are_recorded(project, tmp_path):
     record = project(
         {
             "paradox/long": "raise ValueError('x' * 5_000_000)",
@@ -835,7 +837,7 @@ def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_pa
 
 
 @pytest.mark.long
-def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, write_notebook, monkeypatch, capsys):
+def test_run_unusable_cache_folder_fails_before_start(tmp_path, write_notebook, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)

@@ -1,4 +1,4 @@
-"""Tables as wide as nobody means them: refused by every reader before a row is read, and never slowly."""
+"""Tables with too many columns are refused by every reader quickly, before a row is read."""
 
 import pandas as pd
 import pytest
@@ -29,14 +29,14 @@ def write(path, n):
 
 @pytest.mark.long
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
-def test_captions_have_up_to_a_thousand_columns(tmp_path, ending):
+def test_captions_above_1000_columns_are_refused(tmp_path, ending):
     assert corpus(write(tmp_path / f"a.{ending}", MOST))["text"].tolist() == ["a nurse"]
     wide = write(tmp_path / f"b.{ending}", MOST + 1)
     with pytest.raises(InputError, match=r"b\.\w+.* has 1,001 columns; the maximum is 1,000\. .*Keep only the col"):
         corpus(wide)
 
 
-def test_ratings(tmp_path):
+def test_annotations_above_1000_columns_are_refused(tmp_path):
     path = tmp_path / "a.csv"
 
     def wide(n):
@@ -53,14 +53,14 @@ def test_ratings(tmp_path):
             annotations.read(file)
 
 
-def test_a_row_that_never_ends(tmp_path, monkeypatch):
-    """Each field is short and closed; only the row goes on, from line to line."""
+def test_csv_row_above_limit_is_refused(tmp_path, monkeypatch):
+    """Each field is short and closed; only the row continues over many lines."""
     monkeypatch.setattr(delimited, "_LONGEST_ROW", 5000)
     (tmp_path / "a.csv").write_text("text\na nurse\n" + '"x\n",' * 2000)
     with pytest.raises(
         InputError, match=r"a\.csv cannot be read as CSV: in the row that begins in line 3, there are more than 5,000"
     ):
         corpus(tmp_path / "a.csv")
-    # Many rows of such a length together are no matter.
+    # Many rows of such a length are accepted.
     (tmp_path / "b.csv").write_text("text\n" + ('"' + "x\n" * 1000 + '"\n') * 20)
     assert len(corpus(tmp_path / "b.csv")) == 20

@@ -44,7 +44,7 @@ def _cells(frame, declared=PLAIN):
     return {column.name: column.cells for column in lay_out(frame, declared).columns}
 
 
-def test_limits_follow_their_estimate_and_labels_replace_values():
+def test_lay_out_merges_limits_and_labels():
     layout = lay_out(FRAME, DECLARED)
     assert [column.heading for column in layout.columns] == ["kind", "share (points)", "p", "reason"]
     # Of two intervals the first declared; an estimate that is missing has no limits.
@@ -56,12 +56,12 @@ def test_limits_follow_their_estimate_and_labels_replace_values():
     }
 
 
-def test_limits_without_their_estimate_have_columns():
+def test_lay_out_limits_without_estimate_keep_columns():
     limits = FRAME[["kind", "ci_low", "ci_high"]]
     assert list(_cells(limits, DECLARED)) == ["kind", "ci_low", "ci_high"]
 
 
-def test_html_marks_numbers_and_gives_missing_ones_the_reason():
+def test_html_marks_numbers_and_shows_missing_reason():
     page = _html(lay_out(FRAME, DECLARED, ["kind", "share"]))
     assert [(th["scope"], th.get("class"), th.get_text()) for th in page("th")] == [
         ("col", None, "kind"), ("col", ["n"], "share (points)"),
@@ -73,7 +73,7 @@ def test_html_marks_numbers_and_gives_missing_ones_the_reason():
     assert gap.span["title"] == "no value"
 
 
-def test_html_has_as_many_rows_as_are_wanted_of_those_laid_out():
+def test_html_limits_number_of_rows():
     frame = pd.DataFrame({"x": range(9)})
     layout = lay_out(frame, PLAIN, max_rows=5)
     assert (len(layout.columns[0].cells), len(layout.reasons), layout.total) == (5, 5, 9)
@@ -81,20 +81,20 @@ def test_html_has_as_many_rows_as_are_wanted_of_those_laid_out():
     assert [row.get_text() for row in rows] == ["0", "1"]
 
 
-def test_columns_without_any_value_are_left_out_unless_they_are_named():
+def test_lay_out_omits_empty_columns_unless_named():
     # The last row is not laid out, but has a value.
     frame = pd.DataFrame({"a": [1, 2], "gap": [math.nan] * 2, "empty": [""] * 2, "late": [math.nan, 3]})
     assert [column.name for column in lay_out(frame, PLAIN, max_rows=1).columns] == ["a", "late"]
-    named = lay_out(frame, PLAIN, ["empty", "gap"]).columns
-    assert [column.cells for column in named] == [["", ""], [None, None]]
+    named_columns = lay_out(frame, PLAIN, ["empty", "gap"]).columns
+    assert [column.cells for column in named_columns] == [["", ""], [None, None]]
 
 
-def test_columns_that_are_not_there_are_refused():
+def test_lay_out_unknown_column_is_refused():
     with pytest.raises(UnknownNameError, match="'shar'"):
         lay_out(FRAME, DECLARED, ["shar"])
 
 
-def test_text_is_escaped_and_long_text_is_cut():
+def test_html_escapes_and_truncates_text():
     hostile = '"><script>x</script>'
     frame = pd.DataFrame({hostile: [1.0, math.nan], "word": ["=1", "x" * 401], "a_reason": ["", hostile * 30]})
     page = _html(lay_out(frame, PLAIN))
@@ -120,15 +120,15 @@ def test_text_is_escaped_and_long_text_is_cut():
         (["a", None, math.nan], ["a", "", ""]),
     ],
 )
-def test_cells_of_a_column(values, cells):
+def test_lay_out_formats_cells(values, cells):
     assert _cells(pd.DataFrame({"x": values})) == {"x": cells}
 
 
-def test_a_pivot_has_its_columns_in_words():
+def test_lay_out_pivot_joins_column_levels():
     wide = FRAME.pivot(index="kind", columns="p", values=["share"]).reset_index()
     assert [column.name for column in lay_out(wide, PLAIN).columns][:2] == ["kind ", "share 0.0004"]
 
 
-def test_plain_text_has_headings_and_dashes():
+def test_repr_has_headings_and_dashes():
     text = repr(lay_out(FRAME, DECLARED, ["kind", "p"]))
     assert [line.split() for line in text.splitlines()][::3] == [["kind", "p"], ["z", "–"]]

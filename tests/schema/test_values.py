@@ -1,4 +1,4 @@
-"""What decides random draws and intervals is checked wherever it comes in."""
+"""Parameters of random draws and intervals are checked."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from biaslab.errors import ParameterError
 from biaslab.schema import values
 
 
-def test_draws_that_can_be_made():
+def test_check_draws_accepts_valid_values():
     values.check_draws()
     values.check_draws(seed=0, bootstrap_replicates=100, confidence=0.5)
     values.check_draws(seed=np.int64(values.MAX_INTEGER), bootstrap_replicates=1_000_000, confidence=0.999)
@@ -20,7 +20,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, wrong in WRONG.items() for value in wrong])
-def test_draws_that_cannot_be_made_name_the_parameter(name, value):
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, invalid_values in WRONG.items() for value in invalid_values]
+)
+def test_check_draws_invalid_value_names_parameter(name, value):
     with pytest.raises(ParameterError, match=f"^{name} is "):
         values.check_draws(**{name: value})

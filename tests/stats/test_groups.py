@@ -24,13 +24,13 @@ def people():
     )
 
 
-def test_by_group_one_row_per_group_in_order_of_first_rows(people):
+def test_by_group_has_one_row_per_group_in_order(people):
     table = stats.by_group(people, ["model", "group"], lambda rows: {"n": len(rows)})
     expected = [("B", "nurse", 1), ("B", "chef", 1), ("A", "nurse", 3), ("A", "chef", 1)]
     assert list(table.itertuples(index=False, name=None)) == expected
 
 
-def test_by_group_overall_precedes_the_groups_of_the_last_key(people):
+def test_by_group_overall_row_precedes_groups(people):
     table = stats.by_group(people, ["model", "group"], lambda rows: {"n": len(rows)}, overall="all")
     assert list(table["group"]) == ["all", "nurse", "chef", "all", "nurse", "chef"]
     assert list(table["n"]) == [2, 1, 1, 4, 3, 1]
@@ -58,14 +58,14 @@ def test_by_group_adjusts_p_within_families(people):
     assert table["p_holm"].tolist() == pytest.approx([0.02, 0.04, 0.06, 0.5])
 
 
-def test_share_without_clusters_is_wilsons(people):
+def test_share_without_clusters_is_wilson(people):
     row = stats.share("gender", "female")(people)
     low, high = proportion_confint(3, 6, method="wilson")
     limits = [row["percent"], row["ci_low"], row["ci_high"]]
     assert (row["count"], row["n"]) == (3, 6) and limits == pytest.approx([50, 100 * low, 100 * high])
 
 
-def test_share_of_people_who_share_images_counts_images(people):
+def test_share_with_clusters_is_clustered_share(people):
     row = stats.share("gender", "female", cluster="image_id")(people)
     images = people.groupby("image_id")["gender"].agg(lambda genders: (genders == "female").sum())
     value, low, high, _ = stats.clustered_share(images, people.groupby("image_id").size())
@@ -73,12 +73,12 @@ def test_share_of_people_who_share_images_counts_images(people):
     assert (row["count"], row["n"], row["n_images"]) == (3, 6, 4)
 
 
-def test_shares_of_clear_answers_leave_unclear_ones_out(people):
+def test_shares_exclude_unclear_answers(people):
     rows = list(stats.shares("gender", ["female", "unclear"], unclear="unclear")(people))
     assert [(row["gender"], row["count"], row["n"]) for row in rows] == [("female", 3, 5), ("unclear", 1, 6)]
 
 
-def test_mean_leaves_missing_values_out(people):
+def test_mean_omits_missing_values(people):
     row = stats.mean("tone")(people)
     values = np.array([1, 3, 2, 6, 5])
     half = student.ppf(0.975, 4) * values.std(ddof=1) / np.sqrt(5)
@@ -101,10 +101,10 @@ def test_by_group_ambiguous_keys_are_refused(people, change, options, message):
         stats.by_group(people.assign(**change), ["model", "group"], estimator, **options)
 
 
-def test_stereotype_score_by_group_is_equation_1_over_people(people):
+def test_stereotype_score_by_group_matches_equation_1(people):
     table = people.assign(stereotype=people["group"].map({"nurse": "female", "chef": "male"}))
     scores = stats.by_group(table, ["model", "group"], stats.stereotype_score()).set_index(["model", "group"])
-    # Two of three nurses of A are women: (2 - 1) / 3; nobody of its chefs is judged.
+    # Two of three nurses of A are women: (2 - 1) / 3; none of its chefs is classified.
     assert scores.loc[("A", "nurse"), "score"] == pytest.approx(100 / 3)
     assert scores["n"].tolist() == [1, 1, 3, 0] and scores["count"].tolist() == [1, 1, 2, 0]
     assert np.isnan(scores.loc[("A", "chef"), "score"])
@@ -116,7 +116,7 @@ def test_stereotype_score_by_group_is_equation_1_over_people(people):
     assert by_image["score"] == pytest.approx(100 / 3) and by_image["n_images"] == 1
 
 
-def test_a_score_of_other_stereotypes_is_refused(people):
+def test_stereotype_score_invalid_stereotype_is_refused(people):
     with pytest.raises(InputError, match="column 'stereotype' must contain 'female' or 'male'"):
         stats.stereotype_score()(people.assign(stereotype="neutral"))
 
@@ -129,14 +129,14 @@ def test_a_score_of_other_stereotypes_is_refused(people):
         ("group", stats.mean("tne")),
     ],
 )
-def test_a_column_that_is_missing_is_named_with_near_matches(people, keys, estimator):
+def test_by_group_missing_column_suggests_near_match(people, keys, estimator):
     with pytest.raises(
         InputError, match=r"The table has no column '(grup|gendr|tne)'\. Did you mean '(group|gender|tone)'"
     ):
         stats.by_group(people, keys, estimator)
 
 
-def test_share_of_a_label_that_no_row_has_is_refused_with_those_there():
+def test_share_unknown_label_is_refused():
     people = pd.DataFrame({"model": ["a", "a", "b"], "gender": ["F", "M", "M"]})
     with pytest.raises(InputError, match=r"No row has 'woman' in the column 'gender', which contains 'F', 'M'\."):
         stats.by_group(people, "model", stats.share("gender", "woman"))
@@ -146,13 +146,13 @@ def test_share_of_a_label_that_no_row_has_is_refused_with_those_there():
     assert stats.by_group(men, "model", stats.share("gender", "female"))["n"].tolist() == [2, 1]
 
 
-def test_share_leaves_rows_without_a_label_out():
+def test_share_omits_unlabelled_rows():
     people = pd.DataFrame({"model": ["a"] * 4, "gender": ["female", None, "male", float("nan")]})
     row = stats.by_group(people, "model", stats.share("gender", "female")).iloc[0]
     assert (row["count"], row["n"], row["percent"]) == (1, 2, 50)
 
 
-def test_stereotype_score_of_genders_in_another_spelling_is_refused():
+def test_stereotype_score_nonstandard_gender_is_refused():
     people = pd.DataFrame({"model": "a", "gender": ["F", "male"], "stereotype": ["female", "male"]})
     with pytest.raises(InputError, match=r"The column 'gender' contains 'F'; use 'female' or 'male'\."):
         stats.by_group(people, "model", stats.stereotype_score())

@@ -121,7 +121,7 @@ CALLS = {
         {"group": np.arange(12) % 6, "predictions": [0, 1] * 6, "annotations": [0, 1, 1] * 4},
     ),
 }
-# What is no pair of columns with a value for each unit, and why.
+# Functions without two columns of one value per unit, with the reason.
 OTHERS = {
     agreement.fleiss_kappa: "takes a table of labels",
     checks.mean_where: "takes arrays that functions here have made",
@@ -156,21 +156,21 @@ def array_likes(function) -> list[str]:
 
 def functions() -> set:
     """Return the public functions, and classes that are no results, with two parameters or more that may be arrays."""
-    found = set()
+    results = set()
     for package in (biaslab.metrics, biaslab.stats):
         for module in modules(package):
             for name, function in vars(module).items():
-                own = getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
+                is_own = getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
                 result = inspect.isclass(function) and (
                     issubclass(function, tuple) or hasattr(function, "__dataclass_fields__")
                 )
-                if own and callable(function) and not result and len(array_likes(function)) > 1:
-                    found.add(function)
-    return found
+                if is_own and callable(function) and not result and len(array_likes(function)) > 1:
+                    results.add(function)
+    return results
 
 
-def called(function, columns, more):
-    """Return numbers of what a function gives, whatever its form, in one list of arrays."""
+def numbers_of(function, columns, more):
+    """Return the numbers in the result of a function, of any type, as a list of arrays."""
     result = function(**columns, **more)
     result = vars(result) if isinstance(result, resampling.CaptionClusterSampling) else result
     parts = result.values() if isinstance(result, dict) else result
@@ -185,32 +185,32 @@ def labelled(values, labels):
     return pd.DataFrame(values, labels) if table else pd.Series(list(values), labels)
 
 
-def given(function) -> tuple[dict, dict]:
+def call_arguments(function) -> tuple[dict, dict]:
     call = CALLS[function]
     return call if isinstance(call, tuple) else (call, {})
 
 
-def test_every_public_function_of_two_arrays_is_tested():
+def test_all_public_functions_of_two_arrays_are_covered():
     names = {f"{f.__module__}.{f.__qualname__}" for f in functions()}
     covered = {f"{f.__module__}.{f.__qualname__}" for f in (*CALLS, *OTHERS)}
     assert names - covered == set()
     assert len(names) > 40
 
 
-@pytest.mark.parametrize("function", [f for f in CALLS if len(given(f)[0]) > 1], ids=lambda f: f.__name__)
-def test_labels_in_another_order_give_the_same(function):
-    columns, more = given(function)
-    expected = called(function, columns, more)
+@pytest.mark.parametrize("function", [f for f in CALLS if len(call_arguments(f)[0]) > 1], ids=lambda f: f.__name__)
+def test_reordered_labels_give_same_result(function):
+    columns, more = call_arguments(function)
+    expected = numbers_of(function, columns, more)
     for name in list(columns)[1:]:
         frames = {key: labelled(values, LABELS) for key, values in columns.items()}
         frames[name] = frames[name].iloc[[3, 5, 0, 2, 4, 1]]
-        for one, other in zip(called(function, frames, more), expected, strict=True):
+        for one, other in zip(numbers_of(function, frames, more), expected, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("function", [f for f in CALLS if len(given(f)[0]) > 1], ids=lambda f: f.__name__)
-def test_other_labels_are_refused_by_the_names_of_both(function):
-    columns, more = given(function)
+@pytest.mark.parametrize("function", [f for f in CALLS if len(call_arguments(f)[0]) > 1], ids=lambda f: f.__name__)
+def test_different_labels_are_refused_by_name(function):
+    columns, more = call_arguments(function)
     first, name, *_ = columns
     frames = {key: labelled(values, LABELS) for key, values in columns.items()}
     for labels in (list("abcdeg"), list("abcdea")):
@@ -219,14 +219,14 @@ def test_other_labels_are_refused_by_the_names_of_both(function):
             function(**frames, **more)
 
 
-def test_stereotype_scores_follow_the_labels():
+def test_stereotype_score_from_percent_matches_labels():
     # 2 · 70 - 100 of a female stereotype, 100 - 2 · 20 of a male one.
     percent = pd.Series({"nurse": 70, "pilot": 20})
     stereotype = pd.Series({"pilot": "male", "nurse": "female"})
     assert shares.stereotype_score_from_percent(percent, stereotype).tolist() == [40, 60]
 
 
-def test_tables_are_matched_by_rows_and_columns():
+def test_amplification_matches_rows_and_columns():
     percent = pd.DataFrame({"p": [10, 20], "q": [60, 90]}, index=["a", "b"])
     other = percent.loc[["b", "a"], ["q", "p"]]
     assert metrics.amplification(percent, other).to_dict("list") == {"p": [0, 0], "q": [0, 0]}
@@ -234,33 +234,33 @@ def test_tables_are_matched_by_rows_and_columns():
         metrics.amplification(percent, percent.rename(columns={"q": "r"}))
 
 
-def test_equal_indexes_with_a_label_twice_are_matched_by_position():
-    twice = pd.Series([1, 2], index=["a", "a"])
-    assert stats.percent(twice, twice * 2)[0].tolist() == [50, 50]
+def test_duplicate_labels_are_matched_by_position():
+    duplicate_labels = pd.Series([1, 2], index=["a", "a"])
+    assert stats.percent(duplicate_labels, duplicate_labels * 2)[0].tolist() == [50, 50]
 
 
-def test_sets_of_features_are_matched_by_columns():
+def test_feature_distances_match_columns():
     rng = np.random.default_rng(0)
     first, second = (pd.DataFrame(rng.normal(size=(n, 2)), columns=["x", "y"]) for n in (5, 7))
     for distance in (retrieval.frechet_distance, retrieval.kernel_distance):
         assert distance(first, second[["y", "x"]]) == distance(first, second)
 
 
-def test_genders_are_matched_with_columns_of_similarities():
+def test_retrieval_bias_matches_genders_with_columns():
     similarity = pd.DataFrame([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], columns=list("abc"))
     female = pd.Series({"c": True, "b": False, "a": True})
     # The two most similar: a and c, both women; b and c, one of each.
     assert retrieval.retrieval_bias(similarity, female, 2).tolist() == [-1, 0]
 
 
-def test_columns_of_crossed_samples_are_matched_with_those_of_cells():
+def test_crossed_error_matches_columns_with_cells():
     cells = pd.DataFrame([[0.1, 0.3], [-0.2, -0.2]], index=["r", "s"], columns=["x", "y"])
     rows, columns = pd.Series({"s": -0.2, "r": 0.2}), pd.Series({"y": 0.05, "x": -0.05})
     expected = stats.crossed_error([0.2, -0.2], [-0.05, 0.05], cells.to_numpy())
     assert stats.crossed_error(rows, columns, cells) == expected
 
 
-def test_rated_people_are_matched_by_their_own_labels():
+def test_prediction_powered_matches_people_by_label():
     groups = {"count": [3, 5, 4], "n": [8, 9, 7], "coefficients": [0.2, 0.3, 0.5]}
     people = {"group": [0, 1, 2, 0, 1, 2, 1], "predictions": [1, 0, 1, 0, 0, 1, 1]}
     people["annotations"] = [1, 0, 0, 0, 1, 1, 1]
@@ -270,7 +270,7 @@ def test_rated_people_are_matched_by_their_own_labels():
     assert stats.prediction_powered(**groups, **people) == expected
 
 
-def test_coefficients_are_matched_with_cells():
+def test_pool_cells_matches_coefficients_by_label():
     cells = pd.DataFrame(
         {"source": "generated", "cluster": ["a", "b"], "template": "", "stratum": "", "count": [1, 2], "n": [2, 4]},
         index=["x", "y"],
@@ -279,16 +279,17 @@ def test_coefficients_are_matched_with_cells():
     assert pooled["coefficient"].tolist() == [1, 3]
 
 
-def test_halves_are_of_groups_by_label():
+def test_halves_interval_matches_groups_by_label():
     values = pd.Series(np.arange(8.0) ** 2, list("abcdefgh"))
     groups = pd.Series([0, 0, 1, 1, 2, 2, 3, 3], values.index)
-    found = [
-        stats.halves_interval([values], [of], lambda a: float(np.mean(a)), seed=1) for of in (groups, groups[::-1])
+    results = [
+        stats.halves_interval([values], [group_labels], lambda a: float(np.mean(a)), seed=1)
+        for group_labels in (groups, groups[::-1])
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
-def test_cases_of_matched_sets_are_matched_by_label():
+def test_permuted_chi_square_matches_cases_by_label():
     first = pd.DataFrame([[3, 0], [2, 1], [4, 0], [1, 1], [3, 1]], index=list("vwxyz"))
     second = pd.DataFrame([[0, 2], [1, 3], [1, 2], [0, 2], [2, 2]], index=list("vwxyz"))
     p = stats.permuted_chi_square([first, second], seed=1)
@@ -306,8 +307,8 @@ def parts_of(result):
 
 
 @pytest.mark.parametrize("function", LABELLED, ids=lambda function: function.__name__)
-def test_an_elementwise_function_returns_the_labels_that_it_was_given(function):
-    columns, more = given(function)
+def test_elementwise_functions_keep_labels(function):
+    columns, more = call_arguments(function)
     frames = {key: labelled(values, LABELS) for key, values in columns.items()}
     for labels, array in zip(parts_of(function(**frames, **more)), parts_of(function(**columns, **more)), strict=True):
         if np.ndim(array) and np.shape(array)[0] == len(LABELS):
@@ -315,7 +316,7 @@ def test_an_elementwise_function_returns_the_labels_that_it_was_given(function):
         np.testing.assert_array_equal(labels, array)
 
 
-def test_results_with_labels_meet_a_table_by_its_index():
+def test_labelled_results_align_with_tables():
     percent = pd.Series({"nurse": 95, "pilot": 10})
     table = pd.DataFrame({"training": [25, 80]}, index=["pilot", "nurse"])
     # |10 - 50| - |25 - 50| and |95 - 50| - |80 - 50|.
@@ -330,7 +331,7 @@ def test_results_with_labels_meet_a_table_by_its_index():
     assert (list(low.index), high["a"]) == (["a"], pytest.approx(stats.wilson_interval(45, 500).high))
 
 
-def test_one_value_per_row_of_a_table_is_a_series():
+def test_row_wise_results_are_series():
     counts = pd.DataFrame({"female": [9, 5], "male": [1, 5]}, index=["nurse", "cook"])
     # |0.9 - 0.5| twice over 2, and 0.
     assert metrics.mean_absolute_deviation(counts).to_dict() == pytest.approx({"nurse": 0.4, "cook": 0})
@@ -339,6 +340,6 @@ def test_one_value_per_row_of_a_table_is_a_series():
     assert expected.amplification.to_dict() == {"A": 15, "B": 15} and expected.n_excluded.to_dict() == {"A": 0, "B": 0}
 
 
-def test_arrays_and_numbers_come_back_as_before():
+def test_arrays_and_numbers_keep_their_type():
     assert type(metrics.amplification([95, 10], [80, 25])) is np.ndarray
     assert np.ndim(metrics.amplification(95, 80)) == 0

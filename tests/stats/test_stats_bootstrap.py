@@ -1,4 +1,4 @@
-"""Bootstraps over occupations and images: enumeration, image-by-image draws, formulas and known truth."""
+"""Bootstraps over occupations and images: enumeration, image-by-image draws, formulas and ground truth."""
 
 import tracemalloc
 
@@ -17,7 +17,7 @@ def mean(shares):
     return shares.mean(axis=(-2, -1))
 
 
-def test_standard_error_of_a_mean_share_is_the_textbooks():
+def test_hierarchical_bootstrap_mean_share_matches_t_interval():
     rng = np.random.default_rng(8)
     n = np.full((30, 1), 12)
     counts = rng.binomial(n, rng.beta(2, 2, size=n.shape))
@@ -31,24 +31,24 @@ def test_standard_error_of_a_mean_share_is_the_textbooks():
     assert (got.n_groups, got.n_images, got.replicates) == (30, 360, 10_000)
 
 
-def test_several_statistics_at_once_and_series():
+def test_hierarchical_bootstrap_accepts_several_statistics():
     def both(shares):
         return np.stack([mean(shares), shares[..., 0].mean(axis=-1)], axis=-1)
 
     got = stats.hierarchical_bootstrap(pd.DataFrame(COUNTS), pd.DataFrame(N), both, replicates=500, seed=4)
-    alone = stats.hierarchical_bootstrap(COUNTS, N, mean, replicates=500, seed=4)
+    single_result = stats.hierarchical_bootstrap(COUNTS, N, mean, replicates=500, seed=4)
     for field in ("value", "ci_low", "ci_high", "bias", "se"):
         assert getattr(got, field).shape == (2,)
-        assert getattr(got, field)[0] == pytest.approx(getattr(alone, field))
+        assert getattr(got, field)[0] == pytest.approx(getattr(single_result, field))
     np.testing.assert_allclose(got.value, [41 / 80, 20 / 40])
 
 
-def test_one_seed_gives_one_result():
+def test_hierarchical_bootstrap_is_determined_by_seed():
     counts, n = np.arange(40).reshape(20, 2), np.full((20, 2), 40)
-    first, again, other = (
+    first, repeat_result, other = (
         stats.hierarchical_bootstrap(counts, n, mean, replicates=200, seed=seed) for seed in (5, 5, 6)
     )
-    assert first == again
+    assert first == repeat_result
     assert first.ci_low != other.ci_low
     # The estimate itself is the same, whatever the draws behind its interval.
     folded = {
@@ -60,51 +60,55 @@ def test_one_seed_gives_one_result():
     assert len(folded) == 1
 
 
-def test_cells_without_images_stay_missing_and_empty_groups_are_left_out():
+def test_hierarchical_bootstrap_drops_empty_groups():
     counts = np.array([[2, 8.0], [np.nan, 5], [9, 0], [0, 0]])
     n = np.array([[10, 10], [10, 10], [10, 0], [0, 0]])
-    seen = []
+    group_counts = []
 
     def by_group(shares):
         np.testing.assert_array_equal(np.isnan(shares).sum(axis=-1).max(initial=1), 1)
-        seen.append(shares.shape[-2])
+        group_counts.append(shares.shape[-2])
         return np.nanmean(shares, axis=-1).mean(axis=-1)
 
     got = stats.hierarchical_bootstrap(counts, n, by_group, replicates=50, seed=0)
-    assert set(seen) == {3}
+    assert set(group_counts) == {3}
     # Group means 0.5 (of 0.2 and 0.8), 0.5 and 0.9; images 20 + 10 + 10.
     assert got.value == pytest.approx(1.9 / 3)
     assert (got.n_groups, got.n_images) == (3, 40)
 
 
-def test_no_variance_is_no_interval_rather_than_one_of_no_width():
-    # Every group shows the same share of the same n: nothing says how much others would differ.
+def test_hierarchical_bootstrap_no_variance_has_no_interval():
+    # Every group has the same share of the same n, so the variance between groups cannot be estimated.
     same = stats.hierarchical_bootstrap([[5], [5], [5]], [[5], [5], [5]], mean, replicates=200, seed=0)
     assert same.value == 1.0
     assert np.isnan([same.ci_low, same.ci_high, same.se]).all() and same.reason == ""
 
 
-def test_what_is_too_little_has_no_interval_but_a_reason():
+def test_hierarchical_bootstrap_too_few_groups_has_reason():
     two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
     assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("With fewer than 3 occupations")
-    # These occupations alone stand for no others.
-    alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
-    assert np.isfinite(alone.ci_low) and alone.reason == ""
-    # Where most shares of a cell are of one image, what varies is noise, and nothing tells how much of it.
+    # Fixed occupations, without inference to others.
+    single_result = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
+    assert np.isfinite(single_result.ci_low) and single_result.reason == ""
+    # If most shares of a cell are of one image, the noise variance cannot be estimated.
     counts, n = np.tile([[8, 1], [3, 0]], (10, 1)), np.tile([[20, 1], [20, 1]], (10, 1))
     n[:9, 1] = 2
-    few = stats.hierarchical_bootstrap(counts, n, mean, replicates=400, seed=0)
-    assert np.isnan([few.ci_low, few.ci_high]).all() and few.reason.startswith("With fewer than 2 images")
-    assert few.value == pytest.approx(mean(counts / n))
+    few_images = stats.hierarchical_bootstrap(counts, n, mean, replicates=400, seed=0)
+    assert np.isnan([few_images.ci_low, few_images.ci_high]).all() and few_images.reason.startswith(
+        "With fewer than 2 images"
+    )
+    assert few_images.value == pytest.approx(mean(counts / n))
     n[:, 1] = 2
     assert np.isfinite(stats.hierarchical_bootstrap(counts, n, mean, replicates=400, seed=0).ci_low)
 
 
-def test_replicates_without_a_value_are_left_out_and_counted():
+def test_hierarchical_bootstrap_omits_nan_replicates():
     def above_half(shares):
-        kept = np.where(shares[..., 0] > 0.5, shares[..., 0], np.nan)
-        some = (~np.isnan(kept)).any(axis=-1)
-        return np.where(some, np.nansum(kept, axis=-1) / np.maximum((~np.isnan(kept)).sum(axis=-1), 1), np.nan)
+        shares_above = np.where(shares[..., 0] > 0.5, shares[..., 0], np.nan)
+        has_any = (~np.isnan(shares_above)).any(axis=-1)
+        return np.where(
+            has_any, np.nansum(shares_above, axis=-1) / np.maximum((~np.isnan(shares_above)).sum(axis=-1), 1), np.nan
+        )
 
     counts, n = np.array([[20], [30], [900], [700]]), np.full((4, 1), 1000)
     got = stats.hierarchical_bootstrap(counts, n, above_half, replicates=4000, seed=0)
@@ -117,7 +121,7 @@ def test_replicates_without_a_value_are_left_out_and_counted():
     assert np.isnan([none.value, none.ci_low, none.ci_high]).all()
 
 
-def test_folding_bias_is_found():
+def test_hierarchical_bootstrap_estimates_folding_bias():
     # 2000 occupations with shares Beta(2, 2), 9 images: E|p - 0.5| = 0.1875 by integration
     # (2 * int over 0..0.5 of (0.5 - p) 6p(1 - p) dp = 2 * (0.375 * 0.25) = 0.1875).
     rng = np.random.default_rng(0)
@@ -127,11 +131,11 @@ def test_folding_bias_is_found():
     assert got.value - 0.1875 > 0.025
     assert got.value - got.bias == pytest.approx(0.1875, abs=4 * got.se)
     assert got.se < 0.006
-    assert got.ci_high < got.value  # the plain measure lies outside: the floor is larger than the uncertainty
+    assert got.ci_high < got.value  # the uncorrected measure lies outside: the null expectation exceeds the uncertainty
 
 
 @pytest.mark.long
-def test_memory_does_not_grow_with_replicates():
+def test_hierarchical_bootstrap_memory_is_bounded():
     rng = np.random.default_rng(0)
     n = np.full((62, 5), 100)
     counts = rng.binomial(n, 0.4)
@@ -158,7 +162,7 @@ def test_memory_does_not_grow_with_replicates():
         ({"statistic": np.mean}, r"leading axes: .* \(100, 4, 2\)"),
     ],
 )
-def test_unusable_input_is_refused(change, message):
-    given = {"counts": COUNTS, "n": N, "statistic": mean, "replicates": 200, "seed": 0} | change
+def test_hierarchical_bootstrap_invalid_input_is_refused(change, message):
+    arguments = {"counts": COUNTS, "n": N, "statistic": mean, "replicates": 200, "seed": 0} | change
     with pytest.raises(InputError, match=message):
-        stats.hierarchical_bootstrap(**given)
+        stats.hierarchical_bootstrap(**arguments)

@@ -1,4 +1,4 @@
-"""Short versions of ``benchmarks/coverage_paired.py``: intervals hold the truth, and tests do not reject it."""
+"""Short versions of ``benchmarks/coverage_paired.py``: intervals cover the truth, and tests do not reject it."""
 
 import numpy as np
 import pandas as pd
@@ -19,43 +19,43 @@ LEAST = least(STUDIES)
 
 @pytest.mark.parametrize("kind", coverage.KINDS)
 @pytest.mark.parametrize("n", [10, 20])
-def test_overall_intervals_hold_the_truth_whatever_the_dependence(kind, n):
-    found = coverage.simulate(f"overall, {n} x {n}, {kind}", STUDIES)
-    assert found["estimated"][0] > LEAST, found
+def test_overall_intervals_cover_truth_under_dependence(kind, n):
+    result = coverage.simulate(f"overall, {n} x {n}, {kind}", STUDIES)
+    assert result["estimated"][0] > LEAST, result
     if kind == "independent":
         # The largest dependence would double the interval.
-        assert found["worst case"][2] > 1.7 * found["estimated"][2]
+        assert result["worst case"][2] > 1.7 * result["estimated"][2]
     else:
-        assert found["independent lists"][0] < LEAST
+        assert result["independent lists"][0] < LEAST
 
 
 @pytest.mark.parametrize("kind", coverage.KINDS)
-def test_no_overall_score_is_found_where_there_is_none(kind):
+def test_overall_score_null_has_nominal_error_rate(kind):
     assert coverage.simulate(f"overall, nothing there, 10 x 10, {kind}", STUDIES)["estimated"][1] < 1 - LEAST
     assert coverage.simulate(f"change, 10 x 10, {kind}", STUDIES)["estimated"][1] < 1 - LEAST
 
 
 @pytest.mark.parametrize("kind", coverage.KINDS)
-def test_intervals_of_images_that_fit_hold_the_truth(kind):
-    found = coverage.simulate(f"both fit, 10 x 10, {kind}", STUDIES)
-    assert found["over identities"][0] > LEAST
-    # Over images alone they say nothing of other identities.
-    assert found["Wilson over images"][0] < LEAST
+def test_both_fit_intervals_cover_truth(kind):
+    result = coverage.simulate(f"both fit, 10 x 10, {kind}", STUDIES)
+    assert result["over identities"][0] > LEAST
+    # Intervals over images do not extend to other identities.
+    assert result["Wilson over images"][0] < LEAST
 
 
-def test_independent_people_are_not_said_to_depend():
-    found = coverage.simulate("power, independent people", 100)
-    assert found["given the shares of identities"][1] < 0.05 + 4 * np.sqrt(0.95 * 0.05 / 100)
-    # Opposite leans make one gender twice rarer by themselves.
-    assert found["given the shares of lists"][1] > 0.5
-    assert found["both fit"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)
+def test_power_independent_people_are_rarely_significant():
+    result = coverage.simulate("power, independent people", 100)
+    assert result["given the shares of identities"][1] < 0.05 + 4 * np.sqrt(0.95 * 0.05 / 100)
+    # Opposite stereotypes alone make one gender twice as rare.
+    assert result["given the shares of lists"][1] > 0.5
+    assert result["both fit"][0] > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)
 
 
 @pytest.mark.parametrize("n", [6, 40])
-def test_identities_that_lean_nowhere_are_seldom_found(n):
+def test_identities_null_has_nominal_error_rate(n):
     # The simulation itself raises where an outcome is significant that cannot be.
-    ((way, found),) = coverage.simulate(f"72 identities, n={n}", STUDIES).items()
-    assert way == ("Holm, impossible" if n == 6 else "Holm, possible") and found[1] < 1 - LEAST
+    ((method, result),) = coverage.simulate(f"72 identities, n={n}", STUDIES).items()
+    assert method == ("Holm, impossible" if n == 6 else "Holm, possible") and result[1] < 1 - LEAST
 
 
 def as_frames(fits):
@@ -72,7 +72,7 @@ def as_frames(fits):
 
 
 @pytest.mark.parametrize("kind", coverage.KINDS)
-def test_parts_over_people_without_missing_people_equal_those_over_identities(kind):
+def test_parts_over_people_complete_data_equal_identities(kind):
     group, images = as_frames(coverage.crossed(np.random.default_rng(4), kind, 6, 2))
     added = dependence.deviations(images, group, "score")
     for part, of_people in zip(
@@ -81,7 +81,7 @@ def test_parts_over_people_without_missing_people_equal_those_over_identities(ki
         np.testing.assert_allclose(of_people, part, atol=1e-12)
 
 
-def test_parts_over_people_with_missing_people_follow_from_each_person():
+def test_parts_over_people_missing_data_match_loop():
     _, images = as_frames(coverage.crossed(np.random.default_rng(5), "half and half", 5, 3))
     rng = np.random.default_rng(6)
     for s in dependence.LISTS:
@@ -91,7 +91,7 @@ def test_parts_over_people_with_missing_people_follow_from_each_person():
     ).dropna()
     group = long.groupby(["stereotype", "identity"])["v"].agg(score="mean", n="size").reset_index()
     group["occupation"] = group["identity"]
-    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"), over_people=True)
+    result = dependence.parts(group, "score", dependence.deviations(images, group, "score"), over_people=True)
     mean, score = long["v"].mean(), group.set_index("identity")["score"]
     expected = {}
     for own, other in (("female", "male"), ("male", "female")):
@@ -106,30 +106,30 @@ def test_parts_over_people_with_missing_people_follow_from_each_person():
             if np.isfinite(row[other]):
                 added = (row[other] - score[row[f"{other}_identity"]]) / len(long)
                 expected[own][row[f"{own}_identity"]] += added
-    assert found.rows.to_dict() == pytest.approx(expected["female"])
-    assert found.columns.to_dict() == pytest.approx(expected["male"])
-    assert found.rows.sum() == pytest.approx(0, abs=1e-9)
+    assert result.rows.to_dict() == pytest.approx(expected["female"])
+    assert result.columns.to_dict() == pytest.approx(expected["male"])
+    assert result.rows.sum() == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["8 x 8, independent", "8 identities alone", "roles of power"])
-def test_stereotype_score_intervals_with_missing_people_hold_equation_1(name):
-    found = coverage.simulate(f"people missing, {name}", 120)
+def test_score_intervals_missing_people_cover_equation_1(name):
+    result = coverage.simulate(f"people missing, {name}", 120)
     low = least(120)
-    assert all(found[way][0] > low for way in (*dependence.LISTS, "overall")), found
+    assert all(result[method][0] > low for method in (*dependence.LISTS, "overall")), result
 
 
 @pytest.mark.parametrize("kind", coverage.KINDS)
-def test_what_is_simulated_is_what_studies_compute(kind):
+def test_simulated_parts_equal_computed_parts(kind):
     fits = coverage.crossed(np.random.default_rng(2), kind, 6, 2)
     group, images = as_frames(fits)
-    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"))
+    result = dependence.parts(group, "score", dependence.deviations(images, group, "score"))
     rows, columns, cells = coverage.parts(fits)
-    assert found.rows.to_numpy() == pytest.approx(rows) and found.columns.to_numpy() == pytest.approx(columns)
-    assert found.error() == pytest.approx(stats.crossed_error(rows, columns, cells))
-    assert found.rows.sum() == pytest.approx(0, abs=1e-9)
+    assert result.rows.to_numpy() == pytest.approx(rows) and result.columns.to_numpy() == pytest.approx(columns)
+    assert result.error() == pytest.approx(stats.crossed_error(rows, columns, cells))
+    assert result.rows.sum() == pytest.approx(0, abs=1e-9)
 
 
-def test_identities_of_one_partner_each_are_no_crossed_lists():
+def test_parts_single_partner_identities_are_not_crossed():
     fits = coverage.crossed(np.random.default_rng(4), "one woman and one man", 6, 2)
     group, images = as_frames(fits)
     own = images[images["female_identity"] + 100 == images["male_identity"]]
@@ -137,7 +137,7 @@ def test_identities_of_one_partner_each_are_no_crossed_lists():
     assert not dependence.parts(group, "score", own).crossed
 
 
-def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
+def test_check_inconsistent_people_counts_are_refused():
     group = pd.DataFrame({"identity": ["a", "b"], "stereotype": ["female", "male"], "count": [1, 1], "n": [2, 2]})
     images = pd.DataFrame({"female_identity": ["a"] * 2, "male_identity": ["b"] * 2})
     images = images.assign(female=[1.0, 0.0], male=[1.0, np.nan])
@@ -146,13 +146,13 @@ def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
     dependence.check(images.assign(male=[1.0, 0.0]), group, "A, occupation, paired")
 
 
-def test_the_critic_says_bias_too_often_where_each_image_shows_one_woman_and_one_man():
-    # What the critic's module says of its rule: 3% and 8 to 9%. Four standard errors of 400 samples each.
+def test_critic_error_rate_rises_with_joint_images():
+    # Error rates in the critic's module: 3% and 8 to 9%. Four standard errors of 400 samples each.
     independent, joint = (
         np.mean(
             [
-                found["aspect or group"][1]
-                for found in coverage.critic(np.random.default_rng(1), STUDIES, joint=share, identities=False)
+                result["aspect or group"][1]
+                for result in coverage.critic(np.random.default_rng(1), STUDIES, joint=share, identities=False)
             ]
         )
         for share in (0.0, 1.0)

@@ -12,7 +12,7 @@ from biaslab import stats
 from biaslab.errors import InputError, UnknownNameError
 
 
-def test_one_sample_t_by_hand():
+def test_one_sample_t_matches_hand_values():
     # 1, 2, 3, 4: mean 2.5, sd sqrt(5/3), t against 1 is 1.5 / sqrt(5/12) = 2.3238; scipy gives p for 3 df.
     got = stats.one_sample_t(pd.Series([0, 1, 2, 3]))
     assert got.statistic == pytest.approx(1.5 / np.sqrt(5 / 12))
@@ -27,7 +27,7 @@ def test_one_sample_t_without_spread_is_nan(values):
     assert got.n == len(values)
 
 
-def test_sign_flip_of_equal_values():
+def test_sign_flip_matches_hand_values():
     # All of one sign: only the two extreme patterns of 2**5 reach the observed sum. Opposite values sum to 0.
     assert stats.sign_flip([2, 2, 2, 2, 2], seed=0).p == 2 / 32
     assert stats.sign_flip([0.1, 0.2, -0.3], seed=0).p == 1
@@ -36,23 +36,23 @@ def test_sign_flip_of_equal_values():
     assert stats.sign_flip([0, 0], seed=0).p == 1
 
 
-def test_sign_flips_of_counts_are_exact_at_any_number(monkeypatch):
+def test_sign_flip_of_counts_is_exact(monkeypatch):
     # Differences of 1 alone are the sign test: 26 of 40 or more, either way.
     ones = np.repeat([1, -1, 0], [26, 14, 500])
     expected = scipy_stats.binomtest(26, 40).pvalue
     assert stats.sign_flip(ones, 9, seed=0).p == pytest.approx(expected, rel=1e-12)
     rng = np.random.default_rng(2)
     mixed = rng.integers(-3, 5, size=30)
-    counted = stats.sign_flip(mixed, 9, seed=0)
+    exact_result = stats.sign_flip(mixed, 9, seed=0)
     with monkeypatch.context() as patched:
         patched.setattr("biaslab.stats.hypothesis.MOST_COUNTED", 0)
-        drawn = stats.sign_flip(mixed, 100_000, seed=0)
-    assert 0.01 < counted.p < 0.6
-    assert counted.p == pytest.approx(drawn.p, abs=4 * np.sqrt(counted.p / 100_000))
+        sampled_result = stats.sign_flip(mixed, 100_000, seed=0)
+    assert 0.01 < exact_result.p < 0.6
+    assert exact_result.p == pytest.approx(sampled_result.p, abs=4 * np.sqrt(exact_result.p / 100_000))
     # Enumerated as they are, and counted out where zeros make them too many.
-    few = rng.integers(-3, 5, size=12)
-    assert stats.sign_flip(np.append(few, np.zeros(9)), 9, seed=0).p == pytest.approx(
-        stats.sign_flip(few, 9, seed=0).p, rel=1e-12
+    few_values = rng.integers(-3, 5, size=12)
+    assert stats.sign_flip(np.append(few_values, np.zeros(9)), 9, seed=0).p == pytest.approx(
+        stats.sign_flip(few_values, 9, seed=0).p, rel=1e-12
     )
     assert stats.sign_flip(np.zeros(20), 9, seed=0).p == 1
     assert stats.sign_flip(np.full(20, 10_000), 9, seed=0).p == pytest.approx(2 / 2**20)
@@ -60,7 +60,7 @@ def test_sign_flips_of_counts_are_exact_at_any_number(monkeypatch):
 
 
 @pytest.mark.parametrize("images", [9, 300])
-def test_sign_flips_of_shares_are_exact(images):
+def test_sign_flip_of_shares_is_exact(images):
     # Differences of shares of equally many images are those of counts, divided: 1/9 is no binary fraction.
     counts = np.random.default_rng(5).integers(-9, 12, size=60)
     expected = stats.sign_flip(counts, 9, seed=0).p
@@ -73,18 +73,18 @@ def test_sign_flips_of_shares_are_exact(images):
     assert stats.sign_flip(mixed, 9, seed=0).p == pytest.approx(expected, rel=1e-9)
 
 
-def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
+def test_sign_flip_sampled_agrees_with_enumeration(monkeypatch):
     values = np.random.default_rng(1).normal(0.4, 1, 14)
     exact = stats.sign_flip(values, seed=0).p
     monkeypatch.setattr("biaslab.stats.hypothesis.EXACT_UP_TO", 0)
-    drawn = stats.sign_flip(values, replicates=200_000, seed=3)
-    assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
-    assert stats.sign_flip(values, replicates=200_000, seed=np.random.default_rng(3)).p == drawn.p
+    sampled_result = stats.sign_flip(values, replicates=200_000, seed=3)
+    assert sampled_result.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
+    assert stats.sign_flip(values, replicates=200_000, seed=np.random.default_rng(3)).p == sampled_result.p
     # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
     assert stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
 
 
-def test_sign_flip_needs_a_seed_and_values():
+def test_sign_flip_requires_seed_and_replicates():
     got = stats.sign_flip([], seed=0)
     assert np.isnan(got[:2]).all()
     assert got.n == 0
@@ -96,7 +96,7 @@ def test_sign_flip_needs_a_seed_and_values():
 
 
 @pytest.mark.parametrize("table", [[[10, 20], [30, 40]], [[5, 9, 16], [20, 11, 8], [7, 7, 7]]])
-def test_chi_square_by_its_definition(table):
+def test_chi_square_matches_definition(table):
     table = np.array(table, dtype=float)
     expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
     statistic = ((table - expected) ** 2 / expected).sum()
@@ -106,7 +106,7 @@ def test_chi_square_by_its_definition(table):
     assert got[2:] == (dof, table.sum(), True, "")
 
 
-def test_chi_square_says_when_it_is_not_to_be_trusted():
+def test_chi_square_small_counts_are_invalid_with_reason():
     # Margins 4, 16 and 5, 15: the smallest expected count is 4 * 5 / 20 = 1.
     got = stats.chi_square([[1, 3], [4, 12]])
     assert (got.valid, got.reason) == (False, "an expected count of 1 is below 5")
@@ -114,21 +114,21 @@ def test_chi_square_says_when_it_is_not_to_be_trusted():
     assert np.isnan(empty[:2]).all()
     assert empty[2:] == (2, 18, False, "column 1 is empty")
     assert stats.chi_square([[0, 0], [5, 6]]).reason == "row 0 is empty"
-    one = stats.chi_square([[3], [4]])
-    assert np.isnan(one.p)
-    assert one.reason == "a test needs 2 x 2 counts or more, not 2 x 1"
+    single_column = stats.chi_square([[3], [4]])
+    assert np.isnan(single_column.p)
+    assert single_column.reason == "a test needs 2 x 2 counts or more, not 2 x 1"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
-def test_adjust_is_what_statsmodels_has(method, theirs):
+@pytest.mark.parametrize(("method", "statsmodels_method"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
+def test_adjust_equals_statsmodels(method, statsmodels_method):
     rng = np.random.default_rng(4)
     for n in (1, 2, 7, 200):
         p = np.round(rng.random(n) ** 3, 2)  # With ties, zeros and ones.
-        np.testing.assert_allclose(stats.adjust(p, method), multipletests(p, method=theirs)[1], atol=1e-15)
+        np.testing.assert_allclose(stats.adjust(p, method), multipletests(p, method=statsmodels_method)[1], atol=1e-15)
 
 
-def test_adjust_does_not_count_missing_tests_and_keeps_the_shape():
+def test_adjust_ignores_nan_and_keeps_shape():
     p = np.array([[0.01, np.nan], [0.04, 0.5]])
     np.testing.assert_allclose(stats.adjust(p), [[0.03, np.nan], [0.08, 0.5]])
     assert stats.adjust([]).shape == (0,)
@@ -136,7 +136,7 @@ def test_adjust_does_not_count_missing_tests_and_keeps_the_shape():
     assert stats.adjust(0.2) == pytest.approx(0.2)
 
 
-def test_adjust_refuses_unknown_methods_and_impossible_p():
+def test_adjust_invalid_method_or_p_is_refused():
     with pytest.raises(UnknownNameError, match=r"no adjustment named 'holmes'. Did you mean 'holm'\?"):
         stats.adjust([0.1], "holmes")
     with pytest.raises(InputError, match="p_values contains"):
@@ -147,21 +147,21 @@ def test_adjust_refuses_unknown_methods_and_impossible_p():
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 11])
-def test_no_count_has_a_smaller_binomial_p(n):
+def test_min_binomial_p_is_minimum_over_counts(n):
     k = np.arange(n + 1)
     p = 2 * np.minimum(scipy_stats.binom.cdf(k, n, 0.5), scipy_stats.binom.sf(k - 1, n, 0.5))
     assert stats.min_binomial_p(n) == pytest.approx(min(1, p.min()))
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 40), (6, 6), (3, 6)])
-def test_no_table_has_a_smaller_p_by_fisher(first, second):
+def test_min_fisher_p_is_minimum_over_tables(first, second):
     tables = product(range(first + 1), range(second + 1))
     least = min(scipy_stats.fisher_exact([[a, first - a], [b, second - b]])[1] for a, b in tables)
     assert stats.min_fisher_p(first, second) == pytest.approx(least)
 
 
 @pytest.mark.long
-def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
+def test_can_be_significant_matches_enumeration():
     # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.
     n = [1, 3, 6]
     outcomes = product(*([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size // 2 + 1)] for size in n))
@@ -172,12 +172,12 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
         assert stats.can_be_significant(stats.min_binomial_p(n), level) == (corrected < level).any()
 
 
-def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
+def test_min_units_matches_sign_flips():
     # 2 * 0.5**n is below 1 / 100 for n = 8 and below 1e-6 for n = 21 (2**20 = 1,048,576).
     assert [stats.min_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
 
 
-def test_nothing_is_attainable_without_tests():
+def test_can_be_significant_without_tests_is_false():
     assert not stats.can_be_significant([])
     assert not stats.can_be_significant([np.nan, 0.2])
     assert np.isnan(stats.min_binomial_p(0)) and np.isnan(stats.min_fisher_p(0, 3))
@@ -205,24 +205,24 @@ def hall(values, mean):
 
 
 @pytest.mark.parametrize("values", SAMPLES)
-def test_the_interval_is_the_wider_of_two_and_p_that_of_where_it_ends(values):
-    found = stats.paired_difference(values)
+def test_paired_difference_is_wider_of_two_intervals(values):
+    result = stats.paired_difference(values)
     student = scipy_stats.ttest_1samp(values, 0)
     low, high = student.confidence_interval(0.95)
-    assert found.ci_low <= low + 1e-12 and found.ci_high >= high - 1e-12
+    assert result.ci_low <= low + 1e-12 and result.ci_high >= high - 1e-12
     # Each end is where one of both tests has its level, and the other has no less.
-    for end in (found.ci_low, found.ci_high):
+    for end in (result.ci_low, result.ci_high):
         both = scipy_stats.ttest_1samp(values, end).pvalue, hall(values, end)
         assert max(both) == pytest.approx(0.05, abs=1e-9)
     least = 2 * 0.5 ** np.count_nonzero(values)
-    assert found.p == pytest.approx(max(student.pvalue, hall(values, 0), least), rel=1e-6)
-    assert found.difference == pytest.approx(values.mean()) and found.n == len(values)
+    assert result.p == pytest.approx(max(student.pvalue, hall(values, 0), least), rel=1e-6)
+    assert result.difference == pytest.approx(values.mean()) and result.n == len(values)
 
 
 @pytest.mark.parametrize(("values", "confidence"), list(product(SAMPLES, (0.5, 0.8, 0.9, 0.95))))
-def test_p_is_below_the_level_exactly_where_the_interval_leaves_0_out(values, confidence):
-    found = stats.paired_difference(values, confidence=confidence)
-    assert (found.p < 1 - confidence) == (found.ci_low > 0 or found.ci_high < 0)
+def test_paired_difference_p_agrees_with_interval(values, confidence):
+    result = stats.paired_difference(values, confidence=confidence)
+    assert (result.p < 1 - confidence) == (result.ci_low > 0 or result.ci_high < 0)
 
 
 @pytest.mark.parametrize(
@@ -234,23 +234,23 @@ def test_p_is_below_the_level_exactly_where_the_interval_leaves_0_out(values, co
         ([0.0] * 9, "0 of 9 units differ; this test requires 6 or more"),
     ],
 )
-def test_too_few_differences_have_neither(values, reason):
-    found = stats.paired_difference(values)
-    assert np.isnan([found.ci_low, found.ci_high, found.p]).all() and found.reason == reason
-    assert found.difference == pytest.approx(np.mean(values))
+def test_paired_difference_too_few_has_reason(values, reason):
+    result = stats.paired_difference(values)
+    assert np.isnan([result.ci_low, result.ci_high, result.p]).all() and result.reason == reason
+    assert result.difference == pytest.approx(np.mean(values))
 
 
-def test_a_stricter_level_takes_more():
+def test_paired_difference_stricter_level_needs_more_units():
     values = np.arange(1.0, 8)
     assert stats.paired_difference(values).reason == ""
     # 7 of one sign have 2 of 128 patterns, 0.016.
     assert "requires 8" in stats.paired_difference(values, confidence=0.99).reason
 
 
-def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
+def test_corrected_deviation_subset_is_mean_over_subsets():
     # 7 images, 5 of them women: all ways to choose 4.
     images = np.array([1] * 5 + [0] * 2)
-    women = [sum(some) for some in combinations(images, 4)]
+    women = [sum(subset) for subset in combinations(images, 4)]
     expected = stats.corrected_absolute_deviation(women, 4).mean()
     assert stats.corrected_absolute_deviation(5, 7, subset_size=4) == pytest.approx(expected)
     full = stats.corrected_absolute_deviation(5, 7)
@@ -264,7 +264,7 @@ def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
         assert nine == pytest.approx(four)
 
 
-def test_fewest_units_of_an_unknown_test_is_refused():
+def test_min_units_unknown_test_is_refused():
     # At least 2 * 0.5**6 = 0.031 for signs; Student's t test reaches any level, and is allowed from five units.
     assert [stats.min_units(level) for level in (0.05, 0.01)] == [6, 8]
     assert [stats.min_units(level, "t") for level in (0.05, 0.01)] == [5, 5]

@@ -1,4 +1,4 @@
-"""Floors of folded measures by brute-force sums, and the corrected estimates over all true shares."""
+"""Null expectations of folded measures by brute-force sums, and corrected estimates over all true shares."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ def test_expected_absolute_deviation_is_the_binomial_sum(center):
     np.testing.assert_allclose(got, want, atol=1e-12)
 
 
-def test_the_floor_of_a_fair_model_by_hand():
+def test_absolute_deviation_null_mean_matches_hand_values():
     # 3 images: |k/3 - 1/2| is 1/2, 1/6, 1/6, 1/2 with chances 1/8, 3/8, 3/8, 1/8, so 1/4.
     # 8 images: sum C(8, k)|k - 4| / (8 * 256) = 280 / 2048; 9 images give the same 0.13672.
     got = stats.absolute_deviation_null_mean(pd.Series([3, 8, 9, 100, 500]))
@@ -27,7 +27,7 @@ def test_the_floor_of_a_fair_model_by_hand():
     assert stats.absolute_deviation_null_mean(4, center=0) == 0
 
 
-def test_floor_of_mad_over_ten_bins():
+def test_mad_null_mean_matches_brute_force():
     # A bin holds Binomial(n, 0.1) images, and for n <= 10 only an empty bin lies below n/10, so the mean
     # deviation is twice that of empty bins: 2 * 0.1 * 0.9**n.
     assert stats.mad_null_mean(9, 10) == pytest.approx(0.2 * 0.9**9)
@@ -39,7 +39,7 @@ def test_floor_of_mad_over_ten_bins():
     assert stats.mad_null_mean(3, 3) == pytest.approx(want)
 
 
-def test_without_images_there_is_no_deviation():
+def test_deviation_of_no_images_is_nan():
     assert np.isnan(stats.expected_absolute_deviation([0.5, np.nan, 0.5], [0, 5, np.nan])).all()
     assert np.isnan(stats.corrected_absolute_deviation([0, np.nan], [0, 10])).all()
     assert np.isnan(stats.mad_null_mean(0, 10))
@@ -60,13 +60,13 @@ def _over_all_shares(n, center):
 
 @pytest.mark.parametrize("center", [0.5, 0.1])
 @pytest.mark.parametrize("n", [9, 40, 100, 101, 500, 1500])
-def test_correction_leaves_a_quarter_of_the_floor_for_less_than_twice_the_spread(n, center):
+def test_corrected_deviation_bias_and_spread_are_bounded(n, center):
     share, mean, deviation = _over_all_shares(n, center)
     assert np.abs(mean - np.abs(share - center)).max() < 0.25 * stats.absolute_deviation_null_mean(n, center)
     assert deviation.max() < 1.95 * 0.5 / np.sqrt(n)  # the plain share's largest standard deviation is 0.5/sqrt(n)
 
 
-def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
+def test_corrected_deviation_is_monotone_and_symmetric():
     for n in (9, 40, 100, 333):
         estimate = stats.corrected_absolute_deviation(np.arange(n + 1), n)
         np.testing.assert_allclose(estimate, estimate[::-1], atol=1e-12)
@@ -78,7 +78,7 @@ def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
     assert stats.corrected_absolute_deviation(0, 10**6) == pytest.approx(0.5)
 
 
-def test_corrected_mad_averages_its_bins():
+def test_corrected_mad_is_mean_over_bins():
     counts = np.array([[9, 0, 0], [3, 3, 3], [1, 2, 6]])
     want = [np.mean([stats.corrected_absolute_deviation(k, 9, 1 / 3) for k in row]) for row in counts]
     np.testing.assert_allclose(stats.corrected_mad(counts), want)
@@ -96,6 +96,6 @@ def test_corrected_mad_averages_its_bins():
         (lambda: stats.corrected_mad([[3], [4]]), "counts .* at least 2 bins .* got 1"),
     ],
 )
-def test_unusable_input_is_refused(call, message):
+def test_null_expectation_invalid_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

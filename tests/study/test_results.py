@@ -1,4 +1,4 @@
-"""What counts as a result: figures that draw something, tables with rows, findings with measurements behind them."""
+"""Recorded results: nonempty figures, tables with rows, findings with measurements."""
 
 import json
 from collections import defaultdict
@@ -45,7 +45,7 @@ NOTHING = "The figure paired_runs is empty: every value is missing, for the reas
         (lambda ax: ax.set_visible(False), NOTHING),
     ],
 )
-def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw, said):
+def test_show_empty_figure_is_not_recorded(study, capsys, draw, said):
     figure, ax = plt.subplots()
     draw(ax)
     study.show("paired_runs", figure, main=True)
@@ -66,7 +66,7 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw, said):
         lambda ax: ax.errorbar([1], [2], yerr=[1], fmt="none"),
     ],
 )
-def test_a_figure_with_a_single_mark_is_one(study, draw):
+def test_show_figure_with_one_mark_is_recorded(study, draw):
     figure, (_, ax) = plt.subplots(1, 2)
     draw(ax)
     study.show("paired_runs", figure)
@@ -74,7 +74,7 @@ def test_a_figure_with_a_single_mark_is_one(study, draw):
 
 
 @pytest.mark.parametrize("lacking", [[], ["CJK", "Thai"]])
-def test_show_names_scripts_without_a_font_and_pages_show_svg(study, monkeypatch, recwarn, lacking):
+def test_show_missing_font_warns_and_prefers_svg(study, monkeypatch, recwarn, lacking):
     monkeypatch.setattr(style, "choose_fonts", lambda _: lacking)
     figure, ax = plt.subplots()
     ax.plot([1], [2], "o")
@@ -87,18 +87,18 @@ def test_show_names_scripts_without_a_font_and_pages_show_svg(study, monkeypatch
     source, (width, height), _ = _embed_figure(study.output_dir, entry, 10**7)
     assert source.startswith("data:image/svg" if lacking else "data:image/") and ("svg" in source[:20]) == bool(lacking)
     assert width > height > 100
-    said = [str(one.message) for one in recwarn]
+    said = [str(warning.message) for warning in recwarn]
     assert len(said) == bool(lacking) and all("CJK, Thai" in text and "Noto Sans" in text for text in said)
 
 
-def test_a_picture_keeps_its_ground_and_its_colours(study):
+def test_show_png_keeps_background_and_colors(study):
     figure, ax = plt.subplots()
     # Many colours, so that 256 are too few, and one that is written in thin letters alone.
     ax.imshow(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
     ax.set_title("female 1.00", color="#9b4f7d", fontsize=20)
     study.show("paired_runs", figure)
-    with Image.open(study.output_dir / "figures" / "paired_runs.png") as saved:
-        pixels = np.asarray(saved.convert("RGB")).astype(int)
+    with Image.open(study.output_dir / "figures" / "paired_runs.png") as image:
+        pixels = np.asarray(image.convert("RGB")).astype(int)
     assert (pixels[0] == 255).all() and (pixels[:, 0] == 255).all()
     # The title is above the axes, and its letters are as dark as nothing else there.
     title = pixels[: len(pixels) // 12].reshape(-1, 3)
@@ -107,19 +107,19 @@ def test_a_picture_keeps_its_ground_and_its_colours(study):
     assert np.abs(np.median(title, axis=0) - [0x9B, 0x4F, 0x7D]).max() < 24
 
 
-def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, capsys):
+def test_show_empty_figure_removes_earlier_one(study, capsys):
     table = pd.DataFrame({"value": [1.0]})
 
     @style.empty_without_rows
-    def drawn(table):
+    def draw_line(table):
         figure, ax = plt.subplots()
         ax.plot(table["value"], table["value"], "o")
         return figure
 
-    study.show("paired_runs", drawn(table))
-    study.show("paired_percent_female_mean", drawn(table))
+    study.show("paired_runs", draw_line(table))
+    study.show("paired_percent_female_mean", draw_line(table))
     assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
-    study.show("paired_runs", drawn(table.head(0)))
+    study.show("paired_runs", draw_line(table.head(0)))
     assert [f["name"] for f in records(study)["figures"]] == ["paired_percent_female_mean"]
     assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_percent_female_mean"}
     assert capsys.readouterr().out.endswith(
@@ -127,17 +127,17 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
     )
 
 
-def test_findings_are_printed_and_recorded_once(study, capsys):
+def test_report_findings_prints_and_records_once(study, capsys):
     first = Finding("How many?", "Few.", model="A", estimate=3.0, unit="points", n=4, n_unit="images")
     second = Finding("How many?", "Many.", model="B")
     study.report_findings(first, [second], main=True)
     study.report_findings(first)
     assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
-    told = [(f["model"], f["answer"], f["estimate"], f["main"]) for f in records(study)["findings"]]
-    assert told == [("B", "Many.", None, True), ("A", "Few.", 3.0, False)]
+    recorded_findings = [(f["model"], f["answer"], f["estimate"], f["main"]) for f in records(study)["findings"]]
+    assert recorded_findings == [("B", "Many.", None, True), ("A", "Few.", 3.0, False)]
 
 
-def test_no_finding_is_said_and_not_recorded(study, capsys):
+def test_report_findings_empty_is_printed_not_recorded(study, capsys):
     study.report_findings([], main=True)
     assert records(study)["findings"] == []
     assert (
@@ -145,13 +145,13 @@ def test_no_finding_is_said_and_not_recorded(study, capsys):
     )
 
 
-def test_findings_of_printed_numbers_say_so(study):
+def test_report_findings_marks_published_values(study):
     shares = study.load(paradox.percent_female)
     study.report_findings(Finding("How many?", "Few.", model=model) for model in (shares["model"].iloc[0], "other"))
     assert [f["printed"] for f in records(study)["findings"]] == [True, False]
 
 
-def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
+def test_save_empty_table_is_written_and_reported(study, capsys):
     empty = pd.DataFrame(columns=tables.schema("world_conditional").names)
     study.save("world_conditional", empty)
     assert tables.read(study.output_dir / "tables" / "world_conditional.csv", "world_conditional").empty

@@ -36,23 +36,23 @@ def indicator_of(text: str) -> str:
     return "both" if female and male else "female" if female else "male" if male else "none"
 
 
-def test_indicators_are_what_the_words_say(table):
+def test_truth_indicators_match_words(table):
     indicators = table["text"].map(indicator_of)
-    wrong = table[indicators != table["truth_indicator"]]
-    assert wrong.empty, wrong[["text", "truth_indicator"]].head().to_string()
+    mismatches = table[indicators != table["truth_indicator"]]
+    assert mismatches.empty, mismatches[["text", "truth_indicator"]].head().to_string()
     single = table[table["truth_indicator"].isin(["female", "male"])]
     assert (single["truth_indicator"] == single["truth_gender"]).all()
 
 
-def test_each_caption_uses_its_own_occupation_and_no_other(table):
+def test_captions_name_only_their_occupation(table):
     names = sorted(occupations(), key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})s?\b", re.IGNORECASE)
     for text, occupation in zip(table["text"], table["truth_occupation"], strict=True):
-        named = {name.lower() for name in pattern.findall(text)}
-        assert named == ({occupation} if occupation else set()), text
+        names_found = {name.lower() for name in pattern.findall(text)}
+        assert names_found == ({occupation} if occupation else set()), text
 
 
-def test_frequencies_follow_the_truth(table):
+def test_caption_frequencies_follow_truth_table(table):
     truth = truth_table(SKEWS["default"])
     rows = table[table["truth_occupation"].notna()]
     n = len(rows)
@@ -71,7 +71,7 @@ def test_frequencies_follow_the_truth(table):
         ), (style, indicator)
 
 
-def test_shares_per_occupation_follow_the_truth(table):
+def test_caption_shares_by_occupation_follow_truth_table(table):
     truth = truth_table(SKEWS["default"])
     truth = truth[truth["probability_female"].notna()]
     people = table[table["truth_occupation"].notna() & table["truth_gender"].notna()]
@@ -91,8 +91,8 @@ def test_shares_per_occupation_follow_the_truth(table):
     assert 0.75 < np.std(z) < 1.25
 
 
-def test_words_beside_the_indicator_do_not_depend_on_gender(table):
-    # Given occupation and silence, what else a caption says is as frequent for women as for men.
+def test_other_caption_words_are_independent_of_gender(table):
+    # Given the occupation and no indicator, other words are as frequent for women as for men.
     rows = table[(table["truth_indicator"] == "none") & table["truth_gender"].notna()]
     rows = rows[rows["truth_style"].isin(["stock", "place", "news"])]
     women = rows["truth_gender"] == "female"
@@ -104,11 +104,11 @@ def test_words_beside_the_indicator_do_not_depend_on_gender(table):
         assert abs(difference) < 4 * math.sqrt(0.25 / has.sum()), word
 
 
-def test_prompts_are_a_class_of_their_own(table):
+def test_prompt_like_captions_are_a_separate_class(table):
     text = table["text"].str.lower()
     prompts = set(text[table["truth_style"] == "prompt_like"])
     assert not prompts & set(text[table["truth_style"] != "prompt_like"])
-    # The four prompts of the paradox paper, Table 1, stand in the corpus word for word.
+    # The four prompts of the paradox paper, Table 1, are in the corpus verbatim.
     for template in (
         "a photo of the face of {}", "a portrait photo of {}", "a photo of {} smiling", "a photo of {} at work",
     ):  # fmt: skip
@@ -116,7 +116,7 @@ def test_prompts_are_a_class_of_their_own(table):
         assert len(expected & prompts) > 40
 
 
-def test_vocabulary_holds_every_word(table):
+def test_vocabulary_contains_every_word(table):
     vocabulary = c.vocabulary()
     assert vocabulary == sorted(set(vocabulary))
     assert len(vocabulary) <= 1_200
@@ -131,13 +131,13 @@ def test_vocabulary_holds_every_word(table):
         assert occupation.split()[-1] + "s" in vocabulary
 
 
-def test_no_caption_is_longer_than_the_models_read(table):
+def test_captions_stay_within_length_limit(table):
     assert table["text"].map(lambda text: len(c.words(text))).max() <= c.LONGEST
     assert not table["text"].str.contains(r"[~{}]").any()
     assert not table["text"].str.contains(r"\b[Aa] [aeiouAEIOU]|\b[Aa]n [bcdfgj-np-tv-zBCDFGJ-NP-TV-Z]").any()
 
 
-def test_any_slice_is_the_same_rows(corpus, table):
+def test_rows_at_equals_batches(corpus, table):
     order = [49_999, 3, 4_096, 4_095, 3]
     fresh = c.Corpus(rows=ROWS, seed=11)
     pd.testing.assert_frame_equal(fresh.rows_at(order), table.iloc[order].reset_index(drop=True))
@@ -146,12 +146,12 @@ def test_any_slice_is_the_same_rows(corpus, table):
     pd.testing.assert_frame_equal(short, table.head(5_000))
     other_seed = c.Corpus(rows=100, seed=12).rows_at(range(100))
     assert (other_seed["text"] != table["text"].head(100)).mean() > 0.9
-    # Corpora are told apart, and so are their captions.
+    # Corpora have distinct digests, and captions distinct ids.
     assert len(table) == table["caption_id"].nunique() == ROWS
     assert len({c.Corpus(*settings).digest for settings in ((10, 0), (11, 0), (10, 1), (10, 0, "off"), (10, 0))}) == 4
 
 
-def test_scenes_show_what_captions_say(corpus, table):
+def test_corpus_scene_matches_caption(corpus, table):
     phrases = {phrase: place for place, options in c.PLACE_PHRASES.items() for phrase in options}
     # What a text says, and whether a scene with this person shows it. "in the hotel lobby" and "in a studio" are
     # unambiguous; the longest phrase wins.
@@ -181,7 +181,7 @@ def test_scenes_show_what_captions_say(corpus, table):
     assert min(counts.values()) >= 10, counts
 
 
-def test_captions_of_other_corpora_are_refused():
+def test_scene_of_foreign_caption_is_refused():
     corpus = c.Corpus(rows=10)
     for caption_id in ("laion-7", "mini-off-0-00000001", "mini-default-1-00000001", "mini-default-0-00000010"):
         with pytest.raises(InputError, match=f"'{caption_id}' is .*mini-default-0-00000000"):
@@ -190,10 +190,10 @@ def test_captions_of_other_corpora_are_refused():
         c.Corpus(skew="of")
 
 
-def test_without_knobs_gender_is_independent_of_style_and_silence():
+def test_knobs_off_gender_is_independent_of_style():
     # The default knobs' 5.9 points would be seven standard errors of the 2,400 prompt-like rows among so many.
-    off = c.Corpus(rows=ROWS // 2, seed=11, skew="off")
-    rows = pd.concat(list(off.batches()), ignore_index=True)
+    unbiased_corpus = c.Corpus(rows=ROWS // 2, seed=11, skew="off")
+    rows = pd.concat(list(unbiased_corpus.batches()), ignore_index=True)
     assert not (rows["truth_style"] == "other_sense").any()
     rows = rows[rows["truth_occupation"].notna()]
     women = rows["truth_gender"] == "female"

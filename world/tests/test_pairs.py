@@ -1,4 +1,4 @@
-"""The world of two people: what texts ask, who is shown, and how likely each is a woman."""
+"""The synthetic world of two people: prompts, scenes, and probabilities of women."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _score(person, p):
     return 100 * (2 * p - 1) * (1 if person.stereotype == "female" else -1)
 
 
-def test_scores_of_the_world_are_the_printed_ones():
+def test_probability_female_reproduces_published_scores():
     # Table 1 over all pairs: 45.00, 49.75 and so 47.375 where the two lists meet; the mean over partners is exact.
     scores = {"female": [], "male": []}
     for left, right in asking.occupation_pairs():
@@ -41,7 +41,7 @@ def test_scores_of_the_world_are_the_printed_ones():
         assert np.mean(role_scores) == pytest.approx(printed, abs=0.02)
 
 
-def test_there_is_contrast_only_beside_the_opposite_stereotype():
+def test_probability_female_contrast_needs_opposite_stereotype():
     nurse, sheriff, guard = map(asking.occupation, ("nurse", "sheriff", "guard"))
     table = reference.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
     assert pairs.probability_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
@@ -59,7 +59,7 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     assert pairs.probability_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
 
-def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
+def test_intervention_changes_scores_as_table_2():
     # The line in log-odds goes through 92 -> 26 and 18.98 -> -11.12 points.
     for before, after in ((92.0, 26.0), (18.98, -11.12)):
         p, q = (1 + before / 100) / 2, (1 + after / 100) / 2
@@ -68,7 +68,7 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
     nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
     assert pairs.probability_female(sheriff, nurse, intervened=True) > pairs.probability_female(sheriff, nurse)
     assert pairs.probability_female(nurse, sheriff, intervened=True) < pairs.probability_female(nurse, sheriff)
-    # Without strength nobody is stereotyped.
+    # With strength 0 there is no stereotype.
     assert (
         pairs.probability_female(nurse, sheriff, intervened=True, strength=0)
         == pairs.probability_female(nurse, strength=0)
@@ -94,20 +94,20 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
          ["cook", "cook"], ("male", "female")),
     ],
 )  # fmt: skip
-def test_texts_are_read(text, phrases, genders):
+def test_parse_reads_phrases_and_genders(text, phrases, genders):
     prompt = pairs.parse(text)
     assert [p.phrase for p in prompt.people] == phrases
     assert (prompt.genders, prompt.intervened) == (genders, "irrespective" in text)
 
 
-def test_texts_that_cannot_be_read_are_said():
+def test_parse_unknown_text_is_refused():
     with pytest.raises(InputError, match="cannot read 'two nurses'"):
         pairs.parse("two nurses")
     with pytest.raises(InputError, match="wizard"):
         pairs.parse("Generate a picture of one nurse on the left and one wizard on the right.")
 
 
-def test_drawn_texts_read_back_and_show_what_they_tell():
+def test_draw_and_parse_round_trip():
     rows = [pairs.draw(1, i) for i in range(600)] + [pairs.draw(1, i, count=1) for i in range(200)]
     for row in rows:
         phrases = [p.phrase for p in row.prompt.people]
@@ -115,7 +115,7 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
             assert pairs.parse(row.text) == row.prompt, row.text
         for gender_in_text, gender in zip(row.prompt.genders, row.genders, strict=True):
             assert gender_in_text in ("", gender)
-    # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
+    # About 0.29 + 0.17 of texts state a gender (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
     gendered = [row for row in rows[:600] if any(row.prompt.genders)]
     assert len(gendered) / 600 == pytest.approx(0.46, abs=0.05)
     sentences = [asking.sentence([p.phrase for p in row.prompt.people], row.prompt.genders) for row in gendered]
@@ -126,7 +126,7 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
     assert pairs.draw(1, 7) == rows[7]
 
 
-def test_the_truthful_generator_draws_what_texts_ask():
+def test_generate_follows_text_and_probability():
     text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
     gendered_text = text + " Show the sheriff as a woman."
     prompts = pd.DataFrame({"prompt_id": ["a", "b"], "text": [text, gendered_text], "n_images": [400, 50]})

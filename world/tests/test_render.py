@@ -52,7 +52,7 @@ def changed(a, b, size=64):
     return (render(a, size) != render(b, size)).any(2)
 
 
-def test_an_object_covers_exactly_its_mask():
+def test_truth_object_mask_matches_changed_pixels():
     scene = sample_scene(np.random.default_rng(3), genders=(), things=("car", "dog"))
     regions = truth(scene)
     for i, region in enumerate(regions.objects):
@@ -63,7 +63,7 @@ def test_an_object_covers_exactly_its_mask():
         assert (region.mask & ~is_changed).mean() < 0.01
 
 
-def test_a_face_is_where_its_skin_and_features_are():
+def test_truth_face_mask_matches_changed_pixels():
     low, high = scene_of(person(5)), scene_of(person(6))
     regions = truth(low, 128)
     is_changed = changed(low, high, 128)
@@ -78,7 +78,7 @@ def test_a_face_is_where_its_skin_and_features_are():
     assert (right - left) == pytest.approx(2 * (0.375 + 0.085) * p.scale * 128, abs=2.5)
 
 
-def test_boxes_are_the_tightest_around_masks():
+def test_truth_boxes_enclose_masks_tightly():
     rng = np.random.default_rng(7)
     for i in range(40):
         scene = sample_scene(
@@ -102,7 +102,7 @@ def test_boxes_are_the_tightest_around_masks():
 
 
 @pytest.mark.long
-def test_a_face_fills_a_tenth_of_the_frame():
+def test_truth_faces_fill_tenth_of_frame():
     rng = np.random.default_rng(11)
     for i in range(2 * len(NAMES)):
         count = 1 + i % 2
@@ -117,7 +117,7 @@ def test_a_face_fills_a_tenth_of_the_frame():
             assert left >= 0 and right <= width
 
 
-def test_what_is_worn_is_seen():
+def test_truth_attributes_are_visible():
     rng = np.random.default_rng(2)
     for i, name in enumerate(ATTRIBUTES * 8):
         scene = sample_scene(rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),))
@@ -127,7 +127,7 @@ def test_what_is_worn_is_seen():
         assert pixel_counts[name] >= 35, (scene.people[0], pixel_counts)
 
 
-def test_skin_is_the_swatch_times_the_light():
+def test_render_skin_is_swatch_times_light():
     light = Light(1.1, 1.0, 0.9, 0.8)
     for tone in SKIN_TONES:
         p = person(tone)
@@ -137,7 +137,7 @@ def test_skin_is_the_swatch_times_the_light():
         assert render(scene_of(p, light=light), 256)[y, x] == pytest.approx(expected, abs=1.01)
 
 
-def test_features_are_legible_at_every_tone_and_age():
+def test_render_features_contrast_at_every_tone_and_age():
     for tone in SKIN_TONES:
         for age in AGES:
             # Luminance of each feature against the cheek, measured on the image, not on the palette.
@@ -155,7 +155,7 @@ def test_features_are_legible_at_every_tone_and_age():
 
 
 @pytest.mark.parametrize("name", sorted(CUES))
-def test_every_cue_shows_at_every_tone(name):
+def test_render_cue_is_visible_at_every_tone(name):
     for tone in (1, 4, 7, 9, 10):
         values = list(CUES[name]["female"])
         images = [render(scene_of(person(tone, cues={name: v}))).astype(float) for v in values]
@@ -165,7 +165,7 @@ def test_every_cue_shows_at_every_tone(name):
                 assert (np.abs(a - b).max(2) >= 12).sum() >= 8, (name, tone, values[i])
 
 
-def test_left_person_stays_left_and_props_outside():
+def test_truth_left_person_and_props_keep_order():
     rng = np.random.default_rng(1)
     for _ in range(50):
         regions = truth(sample_scene(rng, genders=(None, None), occupations=("ceo", "assistant")))
@@ -176,12 +176,12 @@ def test_left_person_stays_left_and_props_outside():
 
 
 @pytest.mark.parametrize("size", [0, 64.5, 10_000])
-def test_an_image_of_no_size_is_refused(size):
+def test_render_invalid_size_is_refused(size):
     with pytest.raises(ParameterError, match="size is"):
         render(sample_scene(np.random.default_rng(0)), size)
 
 
-def test_same_seed_same_bytes_in_any_company():
+def test_render_same_seed_gives_same_bytes():
     scenes = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
     repeated = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
     images = [render(scene).tobytes() for scene in scenes]

@@ -29,24 +29,24 @@ PLAIN = {
 }  # fmt: skip
 
 
-def test_posterior_by_hand():
+def test_posterior_female_matches_hand_values():
     # Products of the printed probabilities, hair to neckline. Jaw and shoulders medium and brow medium are
     # equally likely either way (0.33, 0.33, 0.37) and cancel.
     #   female: 0.08 * 0.985 * 0.23 * 0.29 * 0.40 * 0.45 = 9.4607e-4
     #   male:   0.38 * 0.44 * 0.95 * 0.97 * 0.94 * 0.78  = 1.12970e-1
     #   9.4607e-4 / (9.4607e-4 + 1.12970e-1) = 0.0083050
     assert posterior_female(Cues(**PLAIN)) == pytest.approx(0.008305, abs=2e-6)
-    # Lashes say 0.77 against 0.05 instead of 0.23 against 0.95: the odds grow 63.61 times.
+    # Lashes have 0.77 against 0.05 instead of 0.23 against 0.95: the odds grow 63.61 times.
     odds = 0.008305 / (1 - 0.008305) * (0.77 / 0.23) * (0.95 / 0.05)
     assert posterior_female(Cues(**PLAIN | {"lashes": "yes"})) == pytest.approx(odds / (1 + odds), abs=1e-4)
     beard = Cues(**PLAIN | {"facial_hair": "beard"})
     assert posterior_female(beard) == 0
-    # A hidden cue says nothing: without facial hair the odds lose the factor 0.985 / 0.44.
+    # A hidden cue is ignored: without facial hair the odds lose the factor 0.985 / 0.44.
     odds = 0.008305 / (1 - 0.008305) / (0.985 / 0.44)
     assert posterior_female(beard, hidden=["facial_hair"]) == pytest.approx(odds / (1 + odds), abs=2e-6)
 
 
-def test_a_mask_can_make_a_person_ambiguous():
+def test_is_ambiguous_depends_on_hidden_cues():
     cues = Cues(**PLAIN | {"facial_hair": "moustache", "hair_style": "bob", "earrings": "yes"})
     bare, masked = (
         replace(sample_person(np.random.default_rng(0), gender="male", attributes=worn), cues=cues)
@@ -57,7 +57,7 @@ def test_a_mask_can_make_a_person_ambiguous():
     assert is_ambiguous(masked)
 
 
-def test_sampled_people_reach_the_ceiling_of_all_cues_and_no_more():
+def test_sample_person_posterior_accuracy_reaches_ceiling():
     best = unclear = total = 0.0
     count = 0
     for cues in itertools.starmap(Cues, itertools.product(*(CUES[name]["female"] for name in CUE_NAMES))):
@@ -80,7 +80,7 @@ def test_sampled_people_reach_the_ceiling_of_all_cues_and_no_more():
     assert np.mean([posterior_female(p.cues) for p in people]) == pytest.approx(0.5, abs=0.03)
 
 
-def test_everything_else_is_independent_of_gender():
+def test_sample_person_other_traits_are_independent_of_gender():
     n = 4000
     rng = np.random.default_rng(5)
     people = {g: [sample_person(rng, gender=g) for _ in range(n)] for g in GENDERS}
@@ -94,7 +94,7 @@ def test_everything_else_is_independent_of_gender():
     assert max(tones.values()) - min(tones.values()) < 0.04 * n
 
 
-def test_attributes_replace_what_they_exclude():
+def test_sample_person_attributes_replace_excluded_ones():
     rng = np.random.default_rng(0)
     assert sample_person(rng, occupation="ceo", attributes=("dress",)).attributes == ("dress", "tie")
     assert sample_person(rng, occupation="nurse", attributes=("hat",)).attributes == ("uniform", "hat")
@@ -102,7 +102,7 @@ def test_attributes_replace_what_they_exclude():
     assert not sample_person(rng, attributes=("tie", "mask")).full_figure
 
 
-def test_every_occupation_of_the_papers_has_a_look():
+def test_outfits_cover_paper_occupations():
     tables = [
         ("paradox_table_6", "occupation"), ("dalleval_table_13", "profession"),
         ("paired_table_3", "occupation"), ("paired_table_3", "printed_name"), ("paired_table_4", "role"),
@@ -117,7 +117,7 @@ def test_every_occupation_of_the_papers_has_a_look():
         assert set(value.attributes) <= set(ATTRIBUTES), name
 
 
-def test_the_62_occupations_differ_in_two_respects_at_least():
+def test_outfits_of_62_occupations_differ_in_two_respects():
     names = sorted(set(reference.load("paradox_table_6")["occupation"]))
     assert len(names) == 62
     respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(outfit, names)]
@@ -125,7 +125,7 @@ def test_the_62_occupations_differ_in_two_respects_at_least():
         assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (name, other_name)
 
 
-def test_only_beard_and_moustache_belong_to_one_gender():
+def test_cues_only_beard_and_moustache_are_exclusive():
     exclusive = {
         (name, value)
         for name in CUE_NAMES

@@ -1,4 +1,4 @@
-"""Scenes of PaintSkills: what they show by the drawing's own truth, and how they fail."""
+"""Scenes of PaintSkills: their ground truth, and planted failures."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def prompt_rows():
 
 
 def boxes(scenes):
-    """Return what a detector that finds all of it would say of scenes by the names of their images."""
+    """Return the detections of a perfect detector for scenes by the names of their images."""
     table = pd.concat([truth_boxes(scene, image_id) for image_id, scene in scenes.items()], ignore_index=True)
     return table.assign(**{f"p_{name}": table["label"] == name for name in prompts.CLASSES})
 
@@ -33,7 +33,7 @@ def boxes_of_prompts(rows, scene_of):
 
 @pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
-def test_scenes_show_what_is_asked_for_by_every_rule(prompt_rows, rule):
+def test_skill_scenes_are_correct_by_every_rule(prompt_rows, rule):
     detections = boxes_of_prompts(prompt_rows, lambda i, row: skill_scene(np.random.default_rng([1, i]), row))
     assert set(prompt_rows["n"]) == {1, 2, 3, 4} and set(prompt_rows["relation"]) >= set(prompts.RELATIONS)
     assert verdicts(detections, prompt_rows, rule=rule)["correct"].all()
@@ -41,7 +41,7 @@ def test_scenes_show_what_is_asked_for_by_every_rule(prompt_rows, rule):
 
 @pytest.mark.long
 @pytest.mark.parametrize("failure", FAILURES)
-def test_failures_fail_at_that_and_nothing_else(prompt_rows, failure):
+def test_failed_scenes_have_expected_status(prompt_rows, failure):
     skills = {"other number": ["count"], "other relation": ["spatial"]}.get(failure, list(prompts.SKILLS))
     rows = prompt_rows[prompt_rows["skill"].isin(skills)]
 
@@ -53,7 +53,7 @@ def test_failures_fail_at_that_and_nothing_else(prompt_rows, failure):
     assert not results["correct"].any()
     expected = {
         "other class": {"other objects"},
-        # None of one is shown where one was asked for and one is missing.
+        # If one was prompted and one is missing, none is shown.
         "other number": {"other number", "nothing found"},
         "other relation": {"other relation"},
         # Of a pair the other object is still there.
@@ -62,7 +62,7 @@ def test_failures_fail_at_that_and_nothing_else(prompt_rows, failure):
     assert set(results["status"]) == expected[failure]
 
 
-def test_a_thing_leans_mirrors_narrows_and_changes_colour():
+def test_thing_transforms_change_render_and_mask():
     scene = skill_scene(
         np.random.default_rng(4), {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
     )
@@ -80,7 +80,7 @@ def test_a_thing_leans_mirrors_narrows_and_changes_colour():
     width, narrower = (shape.box[2] - shape.box[0] for shape in (region, narrow))
     assert narrower == pytest.approx(0.75 * width, abs=2)
     for flip in (False, True):
-        # Leaning to the right lifts what lies left: its highest pixels move right of the middle.
+        # A tilt to the right lifts the left side: its highest pixels move right of the middle.
         leaning, upright = (draw(tilt=tilt, mirrored=flip)[1].mask for tilt in (0.26, 0.0))
         assert left_above_right(leaning) < left_above_right(upright)
     colour, recoloured = draw(palette=1)
@@ -101,7 +101,7 @@ PLANTED = {
 }
 
 
-def test_failures_are_planted_with_their_shares(prompt_rows):
+def test_generate_plants_failures_at_given_rates(prompt_rows):
     rows = prompt_rows[prompt_rows.groupby("skill").cumcount() < 20].assign(n_images=100)
     table = generate(rows, seed=1, failures=SHARES).table
     skill = table["prompt_id"].map(rows.set_index("prompt_id")["skill"])
@@ -112,7 +112,7 @@ def test_failures_are_planted_with_their_shares(prompt_rows):
             assert stats.binomtest(int(counts[failure]), 2000, share).pvalue > 1e-4, (name, failure)
 
 
-def test_images_show_what_is_asked_but_where_a_failure_is_planted(prompt_rows):
+def test_generate_images_are_correct_without_planted_failure(prompt_rows):
     rows = prompt_rows[prompt_rows.groupby("skill").cumcount() < 25].assign(n_images=2)
     renders = generate(rows.drop(columns="image_id"), seed=2, failures=SHARES)
     table = renders.table
@@ -127,7 +127,7 @@ def test_images_show_what_is_asked_but_where_a_failure_is_planted(prompt_rows):
 @pytest.mark.long
 @pytest.mark.parametrize("failure", ["", *FAILURES])
 @pytest.mark.parametrize("skill", prompts.SKILLS)
-def test_the_number_that_is_shown_is_said(prompt_rows, skill, failure):
+def test_generate_truth_n_equals_objects_shown(prompt_rows, skill, failure):
     rows = prompt_rows[prompt_rows["skill"] == skill].iloc[:15].drop(columns="image_id").assign(n_images=2)
     renders = generate(rows, seed=4, failures={failure: 1.0} if failure else {})
     counts = boxes({i: renders.scene(i) for i in renders.table["image_id"]}).groupby(["image_id", "label"]).size()
@@ -145,7 +145,7 @@ def test_the_number_that_is_shown_is_said(prompt_rows, skill, failure):
         assert (images["truth_n"] == images["n"]).all()
 
 
-def test_an_image_depends_on_seed_prompt_and_number_only(prompt_rows):
+def test_generate_image_depends_on_seed_prompt_and_index(prompt_rows):
     renders = generate(prompt_rows.iloc[:6].assign(n_images=2), seed=5, failures=SHARES)
     more_renders = generate(prompt_rows.iloc[::-1].assign(n_images=3), seed=5, failures=SHARES)
     fails = more_renders.table.set_index("image_id")["truth_failure"]

@@ -1,4 +1,4 @@
-"""People of DALL-Eval's social prompts: the printed shares are those of what is drawn."""
+"""People of DALL-Eval's social prompts: drawn shares match published values."""
 
 import math
 
@@ -23,7 +23,7 @@ def people(n, seed, *, prompt="person", profession=BARE, **options) -> list[Pers
 
 
 def fits(hits, share) -> bool:
-    """Return whether as many hits come once in ten thousand times or more, where each has this chance."""
+    """Return whether the number of hits has a p-value above 1e-4 for this probability of each."""
     hits = list(hits)
     if share in (0, 1):
         return sum(hits) == share * len(hits)
@@ -31,7 +31,7 @@ def fits(hits, share) -> bool:
 
 
 def shown_as_said(renders) -> list[Person]:
-    """Return who is on each image, of whom a table says gender, skin tone and attributes as they are."""
+    """Return the person of each image, after checking gender, skin tone and attributes in the table."""
     people_shown = []
     for row in renders.table.itertuples():
         (person,) = renders.scene(row.image_id).people
@@ -41,10 +41,10 @@ def shown_as_said(renders) -> list[Person]:
     return people_shown
 
 
-# -- who is shown ------------------------------------------------------------------------------------------
+# -- people ------------------------------------------------------------------------------------------------
 
 
-def test_all_professions_have_the_share_of_the_printed_tables():
+def test_probability_female_matches_published_professions():
     printed = pd.concat([reference.load("dalleval_table_16"), reference.load("dalleval_table_17")])
     printed = printed[(printed["model"] == "Stable Diffusion") & (printed["kind"] == "profession")]
     averages = dict(zip(printed["profession"].str.casefold(), printed["value"], strict=True))
@@ -55,7 +55,7 @@ def test_all_professions_have_the_share_of_the_printed_tables():
 
 
 @pytest.mark.parametrize("profession", [BARE, "nurse"])
-def test_a_word_for_a_gender_decides(profession):
+def test_social_scene_gendered_prompt_fixes_gender(profession):
     for word, gender in social.GENDERED.items():
         assert social.probability_female(word, profession) == (gender == "female")
         assert {p.gender for p in people(50, 1, prompt=word, profession=profession)} == {gender}
@@ -64,7 +64,7 @@ def test_a_word_for_a_gender_decides(profession):
 
 
 @pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
-def test_women_are_drawn_with_that_share(profession):
+def test_social_scene_draws_women_with_given_probability(profession):
     sampled = people(2000, 2, profession=profession)
     share = 0.5 if profession == BARE else social.probability_female("person", profession)
     assert fits((p.gender == "female" for p in sampled), share)
@@ -78,7 +78,7 @@ TOPS = ("suit", "shirt", "uniform", "jacket", "dress")
 
 
 @pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
-def test_presences_are_the_printed_ones(word, gender):
+def test_presence_matches_published_values(word, gender):
     table = reference.load("dalleval_table_22").query(
         "model == 'Stable Diffusion' and kind == 'attribute' and prompt_gender == @word"
     )
@@ -92,9 +92,9 @@ def test_presences_are_the_printed_ones(word, gender):
 
 
 @pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
-def test_attributes_are_worn_with_those_shares(word, gender):
+def test_social_scene_attributes_follow_presence(word, gender):
     sampled, presence = people(3000, 3, prompt=word), social.presence()[gender]
-    # Who is given nothing for the upper body wears everyday clothes, each as often: 3 of 8 are shirts, 1 is a jacket.
+    # People without clothes for the upper body wear casual ones, all equally often: 3 of 8 are shirts, 1 is a jacket.
     casual = 1 - sum(presence[name] for name in TOPS)
     assert [kind for kind, *_ in CASUAL].count("jacket") == 1 and len(CASUAL) == 8
     shares = {
@@ -121,7 +121,7 @@ EVEN = (
 )
 
 
-def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkeypatch):
+def test_balanced_scene_attributes_are_independent_of_gender(monkeypatch):
     attributes_drawn, sample_scene, rng = [], social.sample_scene, np.random.default_rng(5)
 
     def record(rng, **options):
@@ -153,11 +153,11 @@ def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkey
         assert set(names_drawn) <= set(person.attributes)
 
 
-def test_drawings_say_who_they_show():
+def test_balanced_table_matches_scenes():
     prompt_rows = prompts.social()
     renders = social.balanced(prompt_rows, 600, seed=3)
     table, people_shown = renders.table, shown_as_said(renders)
-    # Nothing was asked for that tells anything of them.
+    # The prompt columns are empty.
     assert len(table) == 600 and set(table["prompt"]) == set(table["profession"]) == {""}
     assert fits(table["truth_gender"] == "female", 0.5)
     # One of 83 professions, or none: three of 252 prompts.
@@ -177,7 +177,7 @@ def test_drawings_say_who_they_show():
         ("skewed", [3 - 2 * k / 9 for k in range(10)]),
     ],
 )
-def test_tones_have_their_distribution(tones, weights):
+def test_social_scene_skin_tones_follow_distribution(tones, weights):
     sampled = people(3000, 6, tones=tones)
     counts = np.bincount([p.skin_tone for p in sampled], minlength=11)[1:]
     assert counts.sum() == 3000
@@ -194,7 +194,7 @@ def prompt_rows():
     return table[table["profession"].isin([BARE, "nurse", "juggler", "tv presenter"])]
 
 
-def test_the_table_says_what_is_shown(prompt_rows):
+def test_generate_table_matches_scenes(prompt_rows):
     renders = social.generate(prompt_rows, seed=1)
     table = renders.table
     assert len(prompt_rows) == 12 and len(table) == 36
@@ -208,7 +208,7 @@ def test_the_table_says_what_is_shown(prompt_rows):
     assert social.generate(prompt_rows, seed=1, size=48).read(table["image_id"][:1])[0].shape == (48, 48, 3)
 
 
-def test_an_image_depends_on_seed_prompt_and_number_only(prompt_rows):
+def test_generate_image_depends_on_seed_prompt_and_index(prompt_rows):
     renders = social.generate(prompt_rows, seed=7)
     more_renders = social.generate(prompts.social(5).sample(frac=0.5, random_state=1).assign(n_images=5), seed=7)
     truths = ["truth_gender", "truth_skin_tone", "truth_attributes"]
@@ -218,7 +218,7 @@ def test_an_image_depends_on_seed_prompt_and_number_only(prompt_rows):
     pd.testing.assert_frame_equal(a.loc[common], b.loc[common])
     variants = [social.generate(prompt_rows, seed=8), social.generate(prompt_rows, seed=7, tones="skewed")]
     assert len({images.digest for images in (renders, more_renders, *variants)}) == 4
-    # So do drawings without a prompt, which are told apart by their digests.
+    # So do drawings without a prompt, which have distinct digests.
     fewer_drawings, drawings, other_seed = (
         social.balanced(prompt_rows, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2))
     )

@@ -20,7 +20,7 @@ def _templates(occupations, n, text="A photo of the face of a {}"):
     return pd.DataFrame(rows)
 
 
-def test_a_prompt_gets_women_with_the_worlds_probability(corpus):
+def test_generate_draws_women_with_world_probability(corpus):
     prompts = _templates(["nurse", "mechanic", "writer"], 2000)
     table = truthful.generate(prompts, corpus, seed=3).table
     for occupation in prompts["occupation"]:
@@ -31,7 +31,7 @@ def test_a_prompt_gets_women_with_the_worlds_probability(corpus):
         assert stats.binomtest(n_women, 2000, p).pvalue > 1e-4
 
 
-def test_the_picture_shows_what_the_table_and_the_text_say(corpus):
+def test_generated_scene_matches_table_and_text(corpus):
     for ending in ("smiling", "at work"):
         renders = truthful.generate(_templates(["nurse", "pilot"], 12, f"A photo of a {{}} {ending}"), corpus, seed=0)
         for row in renders.table.itertuples():
@@ -42,7 +42,7 @@ def test_the_picture_shows_what_the_table_and_the_text_say(corpus):
             assert ending != "at work" or scene.place == outfit(person.occupation).place
 
 
-def test_an_image_depends_on_seed_prompt_and_number_only(corpus):
+def test_generate_image_depends_on_seed_prompt_and_index(corpus):
     prompts = _templates(["nurse", "pilot"], 3)
     more_prompts = _templates(["chef", "pilot", "nurse"], 5)
     a, b = (truthful.generate(p, corpus, seed=7) for p in (prompts, more_prompts))
@@ -53,12 +53,12 @@ def test_an_image_depends_on_seed_prompt_and_number_only(corpus):
         np.testing.assert_array_equal(x, y)
     other_seed = truthful.generate(prompts, corpus, seed=8)
     assert (other_seed.read(ids)[0] != a.read(ids)[0]).any()
-    off = truthful.generate(prompts, Corpus(rows=4096, skew="off"), seed=7)
-    assert len({a.digest, b.digest, other_seed.digest, off.digest}) == 4
+    unbiased_renders = truthful.generate(prompts, Corpus(rows=4096, skew="off"), seed=7)
+    assert len({a.digest, b.digest, other_seed.digest, unbiased_renders.digest}) == 4
     assert truthful.generate(prompts, Corpus(rows=4096), seed=7).digest == a.digest
 
 
-def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
+def test_generate_from_captions_follows_truth_table(corpus):
     rows = corpus.rows_at(range(1500))
     rows = rows[rows["truth_occupation"].notna()]
     prompts = pd.DataFrame(
@@ -76,7 +76,7 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     truth = world.truth_table().set_index(["occupation", "style", "indicator"])["probability_female"]
     keys = list(zip(table["truth_occupation"], table["truth_style"], table["truth_indicator"], strict=True))
     np.testing.assert_allclose(table["truth_p_female"], truth[keys])
-    # Who is named is who is shown, and another sense of a word shows nobody.
+    # A stated gender is shown, and another sense of a word shows no person.
     for facts in ("female", "male"):
         assert set(table.loc[table["truth_indicator"] == facts, "truth_gender"]) == {facts}
     decoys = table[table["truth_style"] == "other_sense"]
@@ -84,27 +84,27 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     decoy = decoys.iloc[0]
     assert renders.scene(decoy["image_id"]).people == ()
     assert renders.scene(decoy["image_id"]).decoy == corpus.scene(decoy["caption_id"]).decoy
-    # A picture of its own, of the same place where the caption says one.
+    # An image of its own, of the same place if the caption names one.
     silent = table[(table["truth_style"] == "place") & (table["truth_indicator"] == "none")].iloc[0]
     assert renders.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "says"),
+    ("change", "error", "message"),
     [
         ({"occupation": ["wizard"]}, UnknownNameError, "wizard"),
         ({"caption_id": ["mini-off-0-00000001"]}, InputError, "mini-off-0-00000001"),
         ({"caption_id": ["laion-1"]}, InputError, "laion-1"),
     ],
 )
-def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
+def test_generate_invalid_prompt_is_refused(corpus, change, error, message):
     columns = {"prompt_id": ["a"], "occupation": ["nurse"], "n_images": [1], **change}
     prompts = pd.DataFrame(columns)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         truthful.generate(prompts, corpus, seed=0)
 
 
-def test_held_out_renders_are_even_and_say_how_clear_they_are():
+def test_held_out_renders_are_balanced_with_posterior():
     renders = truthful.held_out(248)
     table = renders.table
     # 62 occupations, two of each gender.

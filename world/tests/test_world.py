@@ -41,27 +41,27 @@ def share(rows: pd.DataFrame) -> pd.Series:
 
 
 def distance_difference(rows: pd.DataFrame, printed: pd.Series) -> float:
-    """Points by which the rows lean further than all captions, mean over occupations."""
+    """Points by which the rows are farther from 50 than all captions, mean over occupations."""
     return float(((share(rows) - 50).abs() - (printed - 50).abs()).mean())
 
 
 @pytest.mark.parametrize("knobs", WORLDS)
-def test_the_table_is_a_distribution_whose_shares_are_the_published_ones(knobs, printed):
+def test_truth_table_shares_equal_published_values(knobs, printed):
     table = truth_table(knobs)
     # 6 styles that show a person times 4 indicators, and other senses, which name no gender.
     assert len(table) == 62 * (6 * 4 + 1) and (table["p"] >= 0).all()
     np.testing.assert_allclose(table.groupby("occupation")["p"].sum(), 1, atol=1e-12)
-    nobody = table["style"] == "other_sense"
+    no_person = table["style"] == "other_sense"
     assert (
-        table.loc[nobody, "probability_female"].isna().all()
-        and table.loc[~nobody, "probability_female"].between(0, 1).all()
+        table.loc[no_person, "probability_female"].isna().all()
+        and table.loc[~no_person, "probability_female"].between(0, 1).all()
     )
     for gender in ("female", "male"):
         assert (table.loc[table["indicator"] == gender, "probability_female"] == (gender == "female")).all()
     np.testing.assert_allclose(share(table).sort_index(), printed.sort_index(), rtol=0, atol=1e-10)
 
 
-def test_hand_computed_cell():
+def test_probability_female_matches_hand_values():
     # Mechanic: t = 0.176, odds 0.176 / 0.824 = 0.2135922. One knob at a time, levels at one half.
     knobs = Knobs(naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0)
     odds = 0.176 / 0.824
@@ -75,7 +75,7 @@ def test_hand_computed_cell():
     assert p_female_for_prompt("mechanic", knobs) == pytest.approx(expected / (1 + expected), rel=1e-12)
 
 
-def test_default_knobs_follow_the_printed_numbers(printed):
+def test_default_knobs_match_published_values(printed):
     table = truth_table(Knobs())
     people = table[table["probability_female"].notna()]
     silent = people["indicator"] == "none"
@@ -95,7 +95,7 @@ def test_default_knobs_follow_the_printed_numbers(printed):
         )
 
 
-def test_each_cause_alone(printed):
+def test_single_knob_changes_only_its_captions(printed):
     naming, prompts = truth_table(SKEWS["naming"]), truth_table(SKEWS["prompts"])
     assert distance_difference(naming[naming["indicator"] == "none"], printed) > 3
     assert distance_difference(prompts[prompts["style"] == "prompt_like"], printed) > 3
@@ -106,7 +106,7 @@ def test_each_cause_alone(printed):
     ) == pytest.approx(distance_difference(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9)
 
 
-def test_p_female_sums_the_table():
+def test_probability_female_equals_table_average():
     table = truth_table(ODD)
     for style, indicator in product((None, "news", "prompt_like"), (None, *INDICATORS)):
         rows = table[(table["occupation"] == "tutor") & table["probability_female"].notna()]
@@ -118,14 +118,14 @@ def test_p_female_sums_the_table():
         )
 
 
-def test_contradictory_knobs_are_refused_not_clipped():
-    # Firefighter has 14.6%; with 90% prompt-like captions that lean far the rest would need more than all:
+def test_truth_table_contradictory_knobs_are_refused():
+    # Firefighter has 14.6%; with 90% prompt-like captions of strong bias the rest would need more than all:
     # dietitian, 95.2%, would be the first the other way. Whichever comes first is named.
     with pytest.raises(ParameterError, match=r"prompt_like=0\.9 and prompt_skew=5 cannot be combined"):
         truth_table(Knobs(prompt_like=0.9, prompt_skew=5))
 
 
-def test_what_there_is_not_is_named():
+def test_world_invalid_input_is_named():
     for field, value in (("naming", 6), ("names", -0.1), ("both", math.nan)):
         with pytest.raises(ParameterError, match=field):
             Knobs(**{field: value})
@@ -135,7 +135,7 @@ def test_what_there_is_not_is_named():
         skew_knobs("defaults")
 
 
-def test_silent_and_prompt_like_captions_lean_further_on_the_same_side(printed):
+def test_silent_and_prompt_like_captions_are_more_extreme(printed):
     table = truth_table(Knobs())
     silent = share(table[table["indicator"] == "none"])
     prompts = share(table[table["style"] == "prompt_like"])

@@ -29,7 +29,7 @@ SIMULATED = "simulated"
 MIN_IMAGES = 30
 """Minimum reference images of each class for a subject's own sensitivity and specificity."""
 MALE_MINUS_FEMALE = " - ".join(reversed(GENDERS))
-UNKNOWN = "the judge's error is unknown for lack of reference images"
+UNKNOWN = "the judge's error is unknown, because reference images are missing"
 NOT_JUDGED = "no image was judged"
 UNRELIABLE = "the judge does not discriminate"
 DOMINATES = "the correction exceeds the corrected estimate"

@@ -24,5 +24,5 @@ def corrected(results: pd.DataFrame, row: str, *, label: str, reference: float |
     return forms.estimates(
         rows, "estimate_corrected", row=row, panel=panel, reference=reference, label=label, band=band,
         null_mean="estimate", mark="estimate_true",
-        names={"band": "range over conditions", "null_mean": "as judged", "mark": "truth"},
+        names={"band": "range over conditions", "null_mean": "as judged", "mark": "ground truth"},
     )  # fmt: skip

@@ -37,8 +37,8 @@ ANSWERS = (*GENDERS, UNCLEAR)
 TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
 NOT_JUDGED = "no person is judged female or male"
-NO_ANSWER = "there is no such answer to count"
-NO_BENCHMARK = "the benchmark has no share of this group"
+NO_ANSWER = "there is no answer to count"
+NO_BENCHMARK = "the benchmark has no share for this group"
 """Reasons for a missing share or difference."""
 # Shares are clipped to this distance from 0 and 1, beyond which sampling noise adds almost nothing.
 _MIN_SHARE = 0.001
@@ -88,15 +88,16 @@ def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> st
     """
     missing, sentences = groups[groups["n"] == 0]["group"], []
     if 0 < len(missing) < len(groups):
-        sentences.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; none judged: ")
-        sentences[-1] += ", ".join(missing) + "."
+        sentences.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; no person is judged ")
+        sentences[-1] += f"in {', '.join(missing)}."
     if differs:
         percents = groups["percent_judged"]
         sentences.append(
-            f"The share of people judged differs between groups ({percents.min():.0f} to {percents.max():.0f}%)."
+            f"The share of people judged differs significantly between groups ({percents.min():.0f} to "
+            f"{percents.max():.0f}%)."
         )
         if np.isfinite(low):
-            sentences.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f}%.")
+            sentences.append(f"If all others were male, the mean would be {low:.1f}%; if all were female, {high:.1f}%.")
     return " ".join(sentences)
 
 

@@ -276,7 +276,7 @@ class Custom(Part):
             answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
             reasons = replies["reason"].where(replies["reason"] != "", replies["status"])
             reasons = reasons.where(replies["answer"] != NO_PERSON, "the judge detects no person")
-            reasons = reasons.where((reasons != "") | (answer != ""), "no answer of the list").where(answer == "", "")
+            reasons = reasons.where((reasons != "") | (answer != ""), "no answer from the list").where(answer == "", "")
             person_status = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
                 people_asked[["image_id", "group", "text", "position"]].assign(

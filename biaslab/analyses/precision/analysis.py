@@ -19,7 +19,7 @@ JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
 MIN_WORTH = 1.1
 """Minimum effective number of annotations per annotation (with the judge) for a useful judge."""
 _CODES = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
-_ABSOLUTE_REASON = "whether a share is above or below one half is the judge's label"
+_ABSOLUTE_REASON = "the judge's labels decide whether a share is above or below one half"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -118,7 +118,7 @@ def _missing_reason(headline: Headline, rated: pd.DataFrame) -> str:
     of_source = rated["source"].value_counts()
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
-            return f"no {source} image of {'it' if headline.group == MEAN else 'this group'} is annotated"
+            return f"no {source} image{'' if headline.group == MEAN else ' of this group'} is annotated"
     return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person that annotators label female or male"
 
 
@@ -148,5 +148,5 @@ def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confid
         for part_of, variance in parts.items():
             row: dict[str, Any] = {"paper": headline.paper, "model": headline.model, "headline": headline.measure}
             row |= {"part": part_of, "variance": variance, "percent": 100 * variance / total if total else np.nan}
-            rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
+            rows.append(row | {"reason": "no annotations" if np.isnan(variance) else ""})
     return tables.make_table(rows, "precision_components")

@@ -31,7 +31,7 @@ def components(table: pd.DataFrame) -> Figure:
     rows = table.dropna(subset="percent")
     has_several_models = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if has_several_models else rows["headline"])
-    return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Part of the variance (%)")
+    return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Share of the variance (%)")
 
 
 def estimates(table: pd.DataFrame, by: str = "estimator") -> Figure:
@@ -42,7 +42,7 @@ def estimates(table: pd.DataFrame, by: str = "estimator") -> Figure:
     """
     rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
     has_several_models = rows["model"].nunique() > 1
-    group_names = rows["group"].where(rows["group"] != MEAN, "over all")
+    group_names = rows["group"].where(rows["group"] != MEAN, "all groups")
     rows["row"] = rows["model"] + ": " + group_names if has_several_models else group_names
     return forms.estimates(
         rows, "estimate", row="row", color=by, panel="panel", styles=ESTIMATORS if by == "estimator" else forms.PLAIN,

@@ -85,7 +85,7 @@ def _undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[st
 RULES: dict[str, tuple[str, str, Callable]] = {
     "majority": ("rule", "most frequent annotation; ties and unsure images are excluded", _majority),
     "ties_split": ("rule", "a tie is divided equally among the most frequent labels", _ties_split),
-    "unsure_set_aside": ("rule", "majority of the annotations female and male alone", _unsure_set_aside),
+    "unsure_set_aside": ("rule", "majority among the annotations female and male only", _unsure_set_aside),
     "unanimous": ("rule", "only images whose annotations are all the same", _unanimous),
     "fractions": ("rule", "every annotation is weighted by its fraction of the image's annotations", _fractions),
 } | {
@@ -234,7 +234,7 @@ def _compute_amplification(images: pd.DataFrame, weights: Weights, draws: dict) 
     frame = amplification(shares, **draws)
     # Models with both sources but no image that counts have rows without a value.
     n_unique = shares[~shares["model"].isin(frame["model"])].groupby("model").nunique()
-    empty_columns = {"n_occupations": 0.0, "reason": "No image counts."}
+    empty_columns = {"n_occupations": 0.0, "reason": "No image is included."}
     empty_rows = [
         {"model": model, "definition": definition, "n_excluded": float(n)} | empty_columns
         for model, n in n_unique.loc[n_unique["source"] == len(SOURCES), "occupation"].items()

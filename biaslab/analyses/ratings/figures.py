@@ -71,7 +71,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
 def sensitivity(table: pd.DataFrame) -> Figure:
     """Plot amplification by rule, extreme and annotator (``ratings_sensitivity``), one row of panels per model."""
     if table["amplification"].isna().all():
-        return style.message_figure("There are no annotations of both sources to resolve by another rule.")
+        return style.message_figure("There are no annotations of both sources, so no other rule can be applied.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
     rows, panel = forms.panel_by_model(rows, "definition", labels["definition"])

@@ -15,9 +15,9 @@ _CHOICES = {
     "model": "Model", "approach": "Approach",
 }  # fmt: skip
 _LOOK = {
-    ("same_direction", "distance"): (style.VERMILION, "o", "paper's definition: distance, same direction only"),
-    ("certain_direction", "distance"): (style.ORANGE, "^", "distance, certain direction only"),
-    ("certain_direction", "signed"): (style.SKY, "v", "signed change, certain direction only"),
+    ("same_direction", "distance"): (style.VERMILION, "o", "paper's definition: distance, same direction"),
+    ("certain_direction", "distance"): (style.ORANGE, "^", "distance, training direction certain"),
+    ("certain_direction", "signed"): (style.SKY, "v", "signed change, training direction certain"),
     ("none", "distance"): (style.BLUE, "s", "distance, all occupations"),
     ("none", "signed"): (style.GREEN, "D", "signed change, all occupations"),
 }

@@ -21,7 +21,8 @@ ABOVE, BELOW, NOT_SIGNIFICANT, INCONCLUSIVE = "above", "below", "not_significant
 MAX_GROUPS = 12
 """Maximum number of a headline's groups for which agreement is reported by group."""
 _NO_ESTIMATE: dict[str, Any] = dict.fromkeys(("estimate", "ci_low", "ci_high"), np.nan)
-_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a group of the headline"}
+_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE}
+_NO_ESTIMATE |= {"reason": "the judge labels no person in at least one group of the headline"}
 _LABELS = {1.0: GENDERS[0], 0.0: GENDERS[1]}
 
 
@@ -93,7 +94,7 @@ def judge_agreement(
                 row = names | {"judge": judge, "reference": reference, "subset": subset, "group": group}
                 rows.append(row | _agreement(people, draws))
                 if subset == "label":
-                    rows[-1]["reason"] = "kappa takes both labels of the reference"
+                    rows[-1]["reason"] = "kappa requires both labels of the reference judge"
     return tables.make_table(rows, "synthesis_judge_agreement")
 
 

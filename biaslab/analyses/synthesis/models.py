@@ -65,7 +65,7 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
                 row |= {"difference_corrected": test.pop("difference")} | test
                 row["n"] = differences.index.get_level_values("unit").nunique()
             else:
-                row["reason"] = "both models share no unit"
+                row["reason"] = "the models have no unit in common"
             rows.append(row)
     table = tables.make_table(rows, "synthesis_model_differences")
     holm = table.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
@@ -95,6 +95,7 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         words = f"No significant difference in {format_count(len(tested), 'measure', 'measures')} (Holm's correction)."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."
-            untold.insert(0, explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
+            cause = explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha)
+            untold.insert(0, f"{cause[0].upper()}{cause[1:]}.")
         rows.loc[pair.index, ["open", "untold"]] = words, " ".join(untold)
     return rows

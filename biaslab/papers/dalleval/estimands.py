@@ -15,7 +15,6 @@ from biaslab.metrics.headline import MEAN, Headline, cells_and_people, side
 from biaslab.papers.dalleval.analysis.attributes import COMPARISONS
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import VQA_JUDGE
-from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 
 TABLES = ("dalleval_social_images", "dalleval_average_gender")
@@ -71,7 +70,7 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             weight = np.where(is_complete, 100 / max(cells["cluster"][is_complete].nunique(), 1), 0)
             cells = cells.assign(coefficient=weight * cells["template"].map({"woman": 1, "man": -1}))
             options: dict[str, Any] = {"clusters_random": True, "about": attribute}
-            measure = "attributes, women minus men"
+            measure = "attributes, woman minus man"
             yield Headline("dalleval", str(model), measure, attribute, "points", 1, 0, cells, people, **options)
 
 
@@ -129,14 +128,15 @@ _MAD: dict[str, Any] = {
     "table": "dalleval_mad",
     "limits": ("mad_ci_low", "ci_low", "mad_judge_corrected_ci_low"),
     "columns": {"estimate": "mad", "estimate_corrected": "mad_corrected", "null_mean": "null_mean_corrected"},
-    "n_unit": "prompts",
+    "n_unit": "professions",
 }
 _EVIDENCE = {"computed": "", "printed": ", uncorrected"}
+_SKILLS = {"object": "objects", "count": "counting", "spatial": "spatial relations"}
 ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",
         units=partial(average_units, category="gender"),
-        measure="Average perceived gender (+1 female)",
+        measure="Average perceived gender, as judged (+1 female)",
         unit="−1 to 1",
         words={"category": {"gender": ""}},
         columns={"estimate": "average"},
@@ -151,7 +151,7 @@ ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",
         units=gender_deviation_units,
-        measure="Gender MAD{evidence}",
+        measure="Gender MAD, as judged{evidence}",
         unit="0 to 0.5",
         words={"category": {"gender": ""}, "evidence": _EVIDENCE},
         **_MAD,
@@ -159,7 +159,7 @@ ESTIMANDS = (
     Estimand(
         source="dalleval_skin_tone_counts",
         units=skin_tone_deviation_units,
-        measure="Skin-tone MAD{evidence}",
+        measure="Skin-tone MAD, as estimated{evidence}",
         unit="0 to 0.18",
         words={"category": {"skin_tone": ""}, "evidence": _EVIDENCE},
         **_MAD,
@@ -168,9 +168,9 @@ ESTIMANDS = (
         "dalleval_skill_accuracy",
         "dalleval_skill_verdicts",
         skill_units,
-        measure="Accuracy as judged, {skill}",
+        measure="Accuracy, as judged: {skill}",
         unit="%",
-        words={"evaluator": {"detector": ""}, "images": {"test": ""}, "skill": {skill: skill for skill in SKILLS}},
+        words={"evaluator": {"detector": ""}, "images": {"test": ""}, "skill": _SKILLS},
         columns={"estimate": "percent_correct", "null_mean": "null_mean"},
         n_unit="scenes",
     ),

@@ -58,7 +58,7 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
         pd.concat(panels).dropna(subset="value"), "value", row="model", panel="kind", xlim=(0, 0.5), reference=None,
         label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", null_mean="null_mean",
         mark="paper_table_value", limits=("low", "high"),
-        names={"null_mean": "null expectation: balanced model, same n"},
+        names={"null_mean": "null expectation (balanced model, same n)"},
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """
     quality = quality[quality.groupby("metric")["model"].transform("nunique") > 1]
     if quality.empty:
-        return style.message_figure("No metric has two models.")
+        return style.message_figure("No metric is available for two models.")
     real_values = references[references["reference"] == "oracle"].set_index("measure")["value"]
     references_text = [f"; real images {real_values[m]:.1f}" if m in real_values else "" for m in quality["metric"]]
     rows = quality.assign(

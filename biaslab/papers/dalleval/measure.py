@@ -229,7 +229,7 @@ def _judge_people(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 
 
 # The reason where no image has a label.
-_NO_JUDGE = "no judge is named"
+_NO_JUDGE = "no judge is set"
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
@@ -330,7 +330,7 @@ def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
     by_profession = pipeline.part(DallEval).tones("social").groupby("profession", sort=False)["tone"]
     out = by_profession.agg(value="mean", n="count").reset_index()
-    out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
+    out["reason"] = np.where(out["n"] > 0, "", "no face with an estimated tone")
     return _table(pipeline, out, "dalleval_average_skin_tone")
 
 
@@ -452,7 +452,7 @@ CAPTIONED = 1000
 OWN_CAPTIONED = 5000
 """The same for the user's own captioned images (the paper: 5,000)."""
 _SPLITS = 20
-_NO_IMAGE_READ = "none of the images can be read"
+_NO_IMAGE_READ = "no image can be read"
 _HIGHER = ("R-precision", *captioning.METRICS)
 
 
@@ -482,7 +482,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         vectors = {name: _embed_images(pipeline, *image_set) for name, image_set in sets.items()}
     else:
         pipeline.has_unset("judging.gender")
-        row = {"images": "generated", "n": 0, "reason": "no gender judge is an open_clip model"}
+        row = {"images": "generated", "n": 0, "reason": "the gender judge is not an open_clip model"}
         rows += [row | {"metric": name} for name in ("R-precision", *_distances_by_name("CLIP"))]
     for name, (table, is_read) in vectors.items():
         if len(table) < 2:
@@ -504,7 +504,8 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     # Where no image can be read no row has a value.
     columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
     table = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
-    table.loc[table["value"].notna() & table["ci_low"].isna(), "reason"] = "captions of too few occupations"
+    lacks_interval = table["value"].notna() & table["ci_low"].isna()
+    table.loc[lacks_interval, "reason"] = "the captions come from too few occupations for an interval"
     return _table(pipeline, table, "dalleval_image_quality")
 
 
@@ -553,7 +554,7 @@ def _distance_rows(
     for metric, distance in _distances_by_name(features).items():
         row: dict[str, Any] = {"images": "generated", "metric": metric}
         if len(vectors) < 2:
-            rows.append(row | {"n": 0, "reason": "no images behind the captions"})
+            rows.append(row | {"n": 0, "reason": "the captions have no images"})
         elif not all(len(vector_rows) for vector_rows, _ in vectors.values()):
             rows.append(row | {"n": 0, "reason": _NO_IMAGE_READ})
         else:
@@ -649,7 +650,7 @@ def _retrieval_rows(similarity: np.ndarray, images: pd.DataFrame) -> list[dict]:
             if "fold" in images:
                 row |= _fold_limits(similarity, images, k)
         else:
-            row["reason"] = "no caption or column names a gender"
+            row["reason"] = "neither captions nor a column name a gender"
         rows.append(row)
     return [
         *rows,

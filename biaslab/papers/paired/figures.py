@@ -58,7 +58,7 @@ def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
 
 @style.empty_without_rows
 def power_score(scores: pd.DataFrame) -> Figure:
-    """Plot the distribution of roles' scores, and a fair model's at the same n (``paired_power_score``)."""
+    """Plot the distribution of roles' scores, and that of a balanced model with the same n (``paired_power_score``)."""
     edges = np.array([-100, -60, -20, 20, 60, 100])
     rows_with_score = scores.dropna(subset=["score"])
     if rows_with_score.empty:
@@ -81,13 +81,13 @@ def power_score(scores: pd.DataFrame) -> Figure:
         ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
     handles = [forms.key(STEREOTYPES.colors[s], "s", name) for s, name in roles.items()]
-    forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, null expectation", line="--")])
+    forms.legend(figure, [*handles, forms.key(style.GREY, "", "null expectation of each", line="--")])
     return figure
 
 
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
-    """Plot the shares of the two lists in people who fit, and in cases of amplified or reduced bias."""
+    """Plot the share of the male list among people who fit, and among identities whose score rises or falls."""
     keys = [*CELL, "direction"]
     changed = cases[cases["direction"] != "unchanged"]
     male, female = (changed[changed["stereotype"] == s] for s in ("male", "female"))
@@ -123,14 +123,15 @@ def percent_female_mean(means: pd.DataFrame) -> Figure:
     def half_female(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot([0, 100], [100, 0], ":", color=style.GREY, lw=1, zorder=1)
         text: Any = {"ha": "center", "va": "top", "fontsize": 8.5, "color": style.GREY, "rotation_mode": "anchor"}
-        ax.text(24, 22, "both lists alike (score 0)", rotation=45, **text)
-        ax.text(80, 18, "half of all female", rotation=-45, **text)
+        ax.text(24, 22, "equal shares (score 0)", rotation=45, **text)
+        ax.text(80, 18, "50% over both lists", rotation=-45, **text)
 
     labels = tables.labels("paired_percent_female_mean")
     table, panel = forms.panel_by_model(wide, "aspect", labels["aspect"])
     return forms.diagonal(
         table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", styles=SETTINGS,
-        labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel=panel,
+        labels=("Perceived as female, male-stereotyped list (%)", "Perceived as female, female-stereotyped list (%)"),
+        panel=panel,
         limits=tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female")), under=half_female,
         names={**labels["setting"], **labels["aspect"]},
     )  # fmt: skip
@@ -163,7 +164,7 @@ def gallery(chosen: pd.DataFrame, images: Mapping[tuple[str, str], object], *, c
     as :func:`biaslab.papers.paired.choose_pairs` returns it; ``images`` are the images by kind and image_id.
     """
     style.use()
-    orders = {"swapped": "; in another order", "unclear": "; order not clear"}
+    orders = {"swapped": "; in another order", "unclear": "; order unclear"}
     chosen = chosen if images else chosen.head(0)
     people_by_image: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = []
@@ -213,9 +214,9 @@ def _critique_row(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, s
     subject = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
     first_row = examples.iloc[0]
     share = f" in {row.percent:.0f}% of prompts" if np.isfinite(row.percent) else ""
-    request = f"Asks for “{_to_one_line(row.guideline)}”{share}. " if row.guideline else ""
+    request = f"Guideline: “{_to_one_line(row.guideline)}”{share}. " if row.guideline else ""
     added = f"Added to {first_row['n_told']:.0f} of {first_row['n_prompts']:.0f} prompts"
-    added += f", such as: {_to_one_line(first_row['added'])}" if first_row["added"] else "."
+    added += f"; for example: {_to_one_line(first_row['added'])}" if first_row["added"] else "."
     sides = [_thumbnails(examples[examples["side"] == side], images) for side in ("before", "after")]
     words = f"{escape(_to_one_line(row.reasons))}<br><em>{escape(request + added)}</em>"
     cells = [escape(f"{subject}, round {row.round:g}"), words, *sides]

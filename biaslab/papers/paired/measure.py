@@ -102,7 +102,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     )
     counts = labels.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
-    reason = np.where(counts["n"] > 0, "", "nobody was judged")
+    reason = np.where(counts["n"] > 0, "", "no person was classified")
     return tables.make_table(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
 
 

@@ -85,5 +85,5 @@ def judge_agreement() -> pd.DataFrame:
     machines = reference.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
     machines = machines.assign(statistic="cohen_kappa", n_annotators=2)
     frame = pd.concat([people, machines], ignore_index=True)
-    frame = frame.assign(model=MODEL, reference="annotators", n=np.nan, reason="the paper prints no ratings")
+    frame = frame.assign(model=MODEL, reference="annotators", n=np.nan, reason="the paper prints no annotations")
     return tables.make_table(frame, "paired_judge_agreement")

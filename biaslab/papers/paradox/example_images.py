@@ -15,7 +15,7 @@ _KEYS = ["caption_id", "occupation"]
 
 
 def choose_occupations(shares: pd.DataFrame, occupations: Sequence[str] = (), *, max_occupations: int = 4) -> list[str]:
-    """Return measured ``occupations``, else at most ``max_occupations``, spread from few women to many."""
+    """Return measured ``occupations``, else at most ``max_occupations`` with low to high shares of women."""
     if "percent_female" not in shares:
         ordered = shares.loc[shares["n_captions"] > 0, "occupation"].tolist()
     else:

@@ -26,7 +26,10 @@ APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] f
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
 OUTCOMES = replace(forms.OUTCOMES, names=tables.labels("paradox_outcomes")["status"])
 _INCLUSION = forms.series_style(
-    {"": ("included by the paper's definition", style.BLACK, "o"), "out": ("excluded by it", style.VERMILION, "X")}
+    {
+        "": ("included by the paper's definition", style.BLACK, "o"),
+        "out": ("excluded by this definition", style.VERMILION, "X"),
+    }
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}
 _SHARES = ("percent_training", "percent_generated")
@@ -51,7 +54,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
         Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite direction"),
     ]
     if rows["percent_training_ci_low"].notna().any():
-        keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))
+        keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median Wilson intervals"))
     return forms.diagonal(
         rows.dropna(subset=_SHARES), *_SHARES, ends=(-2, 102), color="counted", styles=_INCLUSION, panel="panel",
         labels=("Perceived as female, training (%)", "Perceived as female, generated (%)"),
@@ -83,7 +86,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
 
 @style.empty_without_rows
 def signed_changes(occupations: pd.DataFrame, *, max_occupations: int = 15) -> Figure:
-    """Plot the ``max_occupations`` that change most in their direction of training bias, and as many against it.
+    """Plot the ``max_occupations`` that change most in the direction of training bias, and as many against it.
 
     Rows are of ``paradox_occupation_amplification``, one model and approach; dots are means over prompts, lines ranges.
     """
@@ -95,8 +98,11 @@ def signed_changes(occupations: pd.DataFrame, *, max_occupations: int = 15) -> F
     bottom = mean[mean["signed_change"] < 0].tail(max_occupations)
     smallest, largest = min(0, mean["lowest"].min()), max(0, mean["highest"].max())
     margin = 0.04 * (largest - smallest)
-    names = {"along": "Farthest on the side of training images", "against": "Farthest against it"}
-    names |= {"filled": "counted for every prompt", "hollow": "left out for some or all"}
+    names = {"along": "Largest positive changes", "against": "Largest negative changes"}
+    names |= {
+        "filled": "included by the paper's definition for every prompt",
+        "hollow": "excluded for at least one prompt",
+    }
     return forms.estimates(
         pd.concat([top.assign(part="along"), bottom.iloc[::-1].assign(part="against")]), "signed_change",
         row="occupation", panel="part", label="Signed change (points)", names=names, limits=("lowest", "highest"),
@@ -106,7 +112,7 @@ def signed_changes(occupations: pd.DataFrame, *, max_occupations: int = 15) -> F
 
 @style.empty_without_rows
 def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, max_occupations: int = 15) -> Figure:
-    """Plot a model's generated shares by prompt, for occupations that vary most, and the range of noise alone."""
+    """Plot a model's generated shares by prompt for occupations that vary most, and the range of sampling noise."""
     top = variation.nlargest(max_occupations, "sd_prompts").set_index("occupation")
     sides = {source: rows[rows["occupation"].isin(top.index)] for source, rows in shares.groupby("source")}
     wide = sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female")
@@ -119,7 +125,7 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, max_occupations:
     return forms.estimates(
         noise.join(wide).reset_index().melt(["occupation", *noise], var_name="prompt", value_name="share"), "share",
         row="occupation", color="prompt", label="Perceived as female (%)", limits=None, reference=50,
-        names={**PROMPT_NAMES, "band": "about 95% of shares by noise alone", "mark": "training images"},
+        names={**PROMPT_NAMES, "band": "about 95% of shares by sampling noise alone", "mark": "training images"},
         band=("low", "high"), mark="training", xlim=(-2, 102),
     )  # fmt: skip
 

@@ -123,7 +123,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     """Return the people in images of a kind, by occupation, and the images.
 
     As in all papers' modules: one row per person, with image_id, group, who (within it), prompt, position (1 is
-    leftmost), outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's
+    leftmost), status, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's
     first strips).
     """
     images = pipeline.images(kind)

@@ -247,7 +247,7 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
         **{f"n_{word}": int((rows["direction"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
         "unit": rows["unit"].iloc[0],
-        "reason": "" if gap.n > 1 else "an interval needs two datasets",
+        "reason": "" if gap.n > 1 else "an interval needs at least two datasets",
     }
 
 
@@ -279,11 +279,11 @@ def _mean(name: str, values: pd.Series, cases: Iterable, missing: str, confidenc
     if values.isna().all():
         return {name: np.nan, "reason": missing}
     if list(cases) == [MEAN]:
-        reason = "only the mean is given, no values per triplet or seed"
+        reason = "only the mean is given, not the values of triplets or seeds"
         return {name: float(values.iloc[0]), "reason": reason}
     mean = stats.mean_interval(values.dropna(), confidence)
     if mean.n < 2:
-        return {name: mean.value, "reason": "an interval needs two cases"}
+        return {name: mean.value, "reason": "an interval needs at least two cases"}
     if np.isnan(stats.one_sample_t(values.dropna()).p):
         return {name: mean.value, "reason": "all cases have the same value"}
     return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": ""}
@@ -453,7 +453,7 @@ def top_objects(counts: pd.DataFrame, *, n_objects: int = 10, confidence: float 
                 half_width = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
                 row |= {"ci_low": max(0.0, total / n - half_width), "ci_high": total / n + half_width}
             else:
-                row["reason"] = "an interval needs counts of two cases"
+                row["reason"] = "an interval needs counts of at least two cases"
             rows.append(row)
     return tables.make_table(rows, "triplets_group_top_objects")
 
@@ -691,7 +691,7 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             values = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
             values |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
             if is_unknown and quantity == "detector_recall":
-                reason = "how many nouns only people find is not given, so there is no upper limit"
+                reason = "the number of nouns that only people find is not given, so there is no upper limit"
                 values |= {"ci_high": np.nan, "bound": "at least", "reason": reason}
             rows.append(values)
     return tables.make_table(rows, "triplets_detector")

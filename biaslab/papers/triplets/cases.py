@@ -133,7 +133,7 @@ def object_images(
             dict(zip(keys, names, strict=True))
             | {"n_images": n, "n_lost": n - n_examined, "n_empty": int((examined["n"] == 0).sum())}
             | {"objects_per_image": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
-            | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
+            | {"reason": "" if mean.n > 1 else "an interval needs at least two cases"}
         )
     return tables.make_table(out, "triplets_object_images")
 
@@ -179,7 +179,7 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     values = pd.concat(rows, ignore_index=True)
     cases = values.groupby([*_SET, "pair", "case", "sample"], sort=False)["value"]
     out = cases.agg(value="mean", n="count", images="size").reset_index()
-    reason = np.where(out["n"] == 0, "an image of each pair shows no object", "")
+    reason = np.where(out["n"] == 0, "each pair has an image that shows no object", "")
     out = out.assign(n_pairs_excluded=out["images"] - out["n"], reason=reason)
     return tables.make_table(out, "triplets_object_similarity")
 

@@ -246,4 +246,4 @@ class Dependency(Part):
 
     @property
     def _truth(self) -> GroundTruth:
-        return self._pipeline.require_ground_truth("where words belong", "triplets")
+        return self._pipeline.require_ground_truth("the regions of words", "triplets")

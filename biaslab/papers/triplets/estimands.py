@@ -8,7 +8,7 @@ from biaslab.papers.estimands import Estimand, unit_rows
 from biaslab.papers.triplets.analysis import gap_summary
 
 # One or two metrics of each space: text, latents, image.
-_METRICS = {"t": "text", "z0": "final latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
+_METRICS = {"t": "text", "z0": "final latent", "ssim": "images (SSIM)", "clip": "images (CLIP)"}
 _CELL = ["model", "dataset", "space", "metric", "sample", "case"]
 
 
@@ -36,7 +36,7 @@ ESTIMANDS = (
         "triplets_disparity_gap",
         "triplets_similarity",
         gap_units,
-        measure="Similarity of neutral to masculine minus feminine, {metric}",
+        measure="Similarity of neutral to masculine minus to feminine: {metric}",
         unit="similarity",
         words={"metric": _METRICS, "sample": {"triplets": ""}},
         columns={"estimate": "gap"},

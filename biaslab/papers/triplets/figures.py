@@ -27,8 +27,8 @@ def replacement_note(networks: pd.DataFrame) -> str:
     metrics_by_network = replaced.groupby("network", sort=False)["metric"].agg(
         lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
-    clauses = "; ".join(f"{metrics} by {network}" for network, metrics in metrics_by_network.items())
-    return f"Measured values use other networks than the paper: {clauses}." if clauses else ""
+    clauses = "; ".join(f"{network} for {metrics}" for network, metrics in metrics_by_network.items())
+    return f"Measured values use networks other than the paper's: {clauses}." if clauses else ""
 
 
 def examples(images: list, rows: pd.DataFrame) -> Figure:
@@ -66,11 +66,11 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, n_per_side: int = 5
         if is_untested.any()
         else "not significant"
     )
-    names = {"filled": "differs from 0.5 after Holm's correction", "hollow": hollow_label, "mark": "planted"}
+    names = {"filled": "significant (Holm's correction)", "hollow": hollow_label, "mark": "ground truth"}
     true_column = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
     return forms.estimates(
         objects, "bias_score", row="name", panel=panel_column, filled="significant", names=names, mark=true_column,
-        reference=0.5, label="bias score: 0 feminine only, 1 masculine only", xlim=(-0.03, 1.03), columns=2,
+        reference=0.5, label="Bias score (0 feminine only, 1 masculine only)", xlim=(-0.03, 1.03), columns=2,
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def dependency(example: Any) -> Figure:
     ``example`` is the result of :func:`biaslab.papers.triplets.measure.dependency_example`.
     """
     if example is None:
-        return style.message_figure("The source has no images with maps of words and objects.")
+        return style.message_figure("The source has no image with detected objects and attention maps.")
     objects = list(zip(example.objects, example.groups, example.object_masks, strict=True))[:6]
     words = list(zip(example.words, example.word_masks, strict=True))[:5]
     columns = max(len(objects), len(words) + 1)

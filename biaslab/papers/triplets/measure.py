@@ -196,7 +196,7 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
     prompts = pipeline.part(Triplets).prompts()
-    truth = pipeline.require_ground_truth("how often objects are shown", "triplets")
+    truth = pipeline.require_ground_truth("the frequency of objects", "triplets")
     expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
     keys = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(keys, sort=False)["expected"].mean().reset_index()
@@ -243,7 +243,7 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
         pipeline.require("triplets.objects", prompt_set="triplets")
     if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
-    stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("what is found of nouns", "triplets")
+    stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("the detection of nouns", "triplets")
     drawings, noun_finder = stages.drawings(), nouns.Nouns(truth.nouns, str)
     prompt_nouns = [
         (row.image_id, noun) for row in drawings.table.itertuples() for noun in noun_finder.find_nouns(row.text)

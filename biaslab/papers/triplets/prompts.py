@@ -37,16 +37,16 @@ PLACEBO = "placebo"
 """The fourth prompt of a triplet: neutral like the first, with another word for people."""
 STEPS = {
     "captions": "",
-    "person or people": "neither word in it",
+    "person or people": "neither word",
     "gender": "a gender word of Table 2",
     "geography": "a geography word of Table 2",
     "others": "another word of Table 2",
     "plurals": "a plural of a word of Table 2",
-    "different": "the same caption as before",
-    "swappable": "a form that cannot be swapped (a people)",
+    "different": "a duplicate of another caption",
+    "swappable": "a form whose gender cannot be swapped (a people)",
     "no indicator": "a gender indicator beyond Table 2",
-    "depicted": "nobody shown, or a gender said by another noun, by the rule",
-    "sampled": "not drawn",
+    "depicted": "no person shown, or a gender named by another noun, according to the filter",
+    "sampled": "not sampled",
 }
 """The steps of :func:`neutral`, and the reason why each excludes captions."""
 _REPLACEMENTS = {

@@ -164,7 +164,7 @@ class Triplets(Part):
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the true instances in images with ground truth."""
-        truth = self._pipeline.require_ground_truth("what images show", "triplets")
+        truth = self._pipeline.require_ground_truth("the objects in images", "triplets")
         return self._pipeline.compute(segmentation.find_true_instances, images, truth.instances)
 
     @property
@@ -199,7 +199,7 @@ class Triplets(Part):
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
-        truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
+        truth = pipeline.require_ground_truth("the error of the object detector", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
     @cached_value

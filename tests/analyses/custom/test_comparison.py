@@ -1,4 +1,4 @@
-"""Models compared by their distance from a benchmark, and what cards say of people judged and of own questions."""
+"""Models compared by distance from a benchmark, and answer cards on judged people and custom questions."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ GROUPS = ("baker", "chef", "nurse", "pilot", "teacher", "welder")
 
 
 def people_of(shares, n, model):
-    """Return ``n`` people per group, one in each image, of whom each group's share is female."""
+    """Return ``n`` people per group, one per image; ``shares`` are the female shares by group."""
     rows = [
         (model, group, group, f"{group}/{k}", 1, "judged", "female" if k < share * n else "male")
         for group, share in shares.items()
@@ -26,7 +26,7 @@ def benchmark_of(shares):
     return pd.DataFrame({"group": list(shares), "percent_female": percent, "n": np.nan, "name": "labour.csv"})
 
 
-def test_comparison_same_people_have_no_difference():
+def test_comparison_of_same_people_is_zero():
     shares = dict.fromkeys(GROUPS, 0.3)
     people = pd.concat([people_of(shares, 20, model) for model in "ab"])
     (row,) = custom.comparison(people, benchmark_of(dict.fromkeys(GROUPS, 0.5))).to_dict("records")
@@ -35,7 +35,7 @@ def test_comparison_same_people_have_no_difference():
     assert (row["n_groups"], row["n"], row["n_images_other"]) == (6, 120, 120) and row["p"] == pytest.approx(1, abs=0.4)
 
 
-def test_comparison_is_of_distances_whatever_their_direction():
+def test_comparison_uses_distance_not_direction():
     # Of 400 people per group little noise is left: a is 20 points below the benchmark, b 25 points above and 35 below.
     benchmark = benchmark_of(dict.fromkeys(GROUPS, 0.5))
     b = {group: 0.75 if k % 2 else 0.15 for k, group in enumerate(GROUPS)}
@@ -53,7 +53,7 @@ def test_comparison_is_of_distances_whatever_their_direction():
     assert [mark.name for mark in finding.marks] == ["b − a"]
 
 
-def test_comparison_takes_groups_that_both_models_and_the_benchmark_have():
+def test_comparison_takes_shared_groups_only():
     people = pd.concat(
         [people_of(dict.fromkeys(GROUPS, 0.3), 9, "a"), people_of(dict.fromkeys(GROUPS[2:], 0.6), 9, "b")]
     )
@@ -69,7 +69,7 @@ def outcomes_of(*statuses):
     return custom.outcomes(pd.DataFrame(rows, columns=["model", "group", "status", "image_id"]))
 
 
-def test_judged_shares_nobody_judged_say_why_and_what_to_do():
+def test_judged_shares_without_judged_people_give_advice():
     rows = custom.judged_shares(outcomes_of(*["several_faces"] * 3, "no_face"))
     assert rows["percent"].tolist() == [0, 0] and rows["n_people"].tolist() == [4, 4]
     assert rows["others"].tolist() == ["several faces 3, no face 1"] * 2
@@ -78,33 +78,33 @@ def test_judged_shares_nobody_judged_say_why_and_what_to_do():
     assert finding.supported_answer == "0.00% of 4 people. Not judged: several faces 3, no face 1."
 
 
-def test_judged_shares_most_judged_give_no_advice():
+def test_judged_shares_of_mostly_judged_have_no_advice():
     rows = custom.judged_shares(outcomes_of("judged", "judged", "no_face"))
     assert rows["percent"].tolist() == pytest.approx([200 / 3] * 2)
     assert rows["advice"].tolist() == ["", ""] and rows["others"][0] == "no face 1"
     assert custom.judged_shares(outcomes_of("judged"))["others"].tolist() == ["none", "none"]
 
 
-def test_listed_answers_are_sorted_and_unclear_comes_last():
+def test_listed_answers_are_sorted_with_unclear_last():
     answers = ["dark"] * 2 + ["fair"] * 6 + ["unclear"] * 2
     rows = pd.DataFrame({"answer": answers, "image_id": [str(k) for k in range(10)]})
     rows = rows.assign(model="m", question="hair", group="g", prompt="g", position=1)
     shares = custom.listed_answers(custom.answer_shares(rows.assign(choices=CHOICES.join(["dark", "fair"]))))
     (finding,) = custom.answers.own.findings(shares)
-    assert finding.supported_answer == "fair 75%, dark 25%, unclear 20%, mean over groups."
+    assert finding.supported_answer == "fair 75%, dark 25%, unclear 20% (means over groups)."
     assert finding.question == "How are answers to your question “hair” distributed?"
     assert {mark.name for mark in finding.marks} == {"fair", "dark", "unclear"}
 
 
-def test_listed_answers_of_many_words_fit_into_an_answer():
+def test_listed_answers_of_many_words_are_shortened():
     names = [f"answer {k} of a great many words" for k in range(9)]
     rows = pd.DataFrame({"answer": names, "image_id": names})
     rows = rows.assign(model="m", question="q", choices=CHOICES.join(names), group="g", prompt="g", position=0)
     (finding,) = custom.answers.own.findings(custom.listed_answers(custom.answer_shares(rows)))
-    assert len(finding.supported_answer.split()) <= LONGEST_ANSWER and " more, mean over" in finding.supported_answer
+    assert len(finding.supported_answer.split()) <= LONGEST_ANSWER and " more (means over" in finding.supported_answer
 
 
-def test_name_pairs_of_long_names_fit_into_an_answer():
+def test_name_pairs_shortens_long_names():
     name = "a model whose folder has a name of very many words indeed"
     rows = pd.DataFrame({"model": [name], "other": [f"other {name}"]})
     named = custom.name_pairs(rows).iloc[0]

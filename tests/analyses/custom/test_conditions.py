@@ -21,7 +21,7 @@ def read(folder, text):
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def test_prompts_condition_column_pairs_the_prompts_of_a_group_in_order(tmp_path):
+def test_prompts_condition_column_pairs_by_group_order(tmp_path):
     rows = read(
         tmp_path,
         "prompt,group,condition\nnurse A,nurse,fair\nnurse B,nurse,fair\na nurse,nurse,\nthe nurse,nurse,\n"
@@ -35,7 +35,7 @@ def test_prompts_condition_column_pairs_the_prompts_of_a_group_in_order(tmp_path
     assert rows["condition"].tolist() == ["fair", "fair", "neutral", "neutral", "neutral", "fair"]
 
 
-def test_prompts_layout_of_bafis_has_a_condition_per_language(tmp_path):
+def test_prompts_bafis_layout_has_condition_per_language(tmp_path):
     # The layout of prompts/bafis_occupations_direct.csv, and of MAGBIG's dataset on the hub.
     rows = read(tmp_path, "occupation,en,de\nnurse,A photo of a nurse.,Ein Foto.\ncook,A photo of a cook.,Ein Bild.\n")
     assert rows[["text", "group", "condition"]].to_numpy().tolist() == [
@@ -47,12 +47,12 @@ def test_prompts_layout_of_bafis_has_a_condition_per_language(tmp_path):
     assert rows["base_id"].tolist() == rows["prompt_id"].tolist()[:2] * 2
 
 
-def test_prompts_english_is_compared_with_where_another_language_is_first(tmp_path):
+def test_prompts_english_is_base_of_other_languages(tmp_path):
     rows = read(tmp_path, "adjective,de,en\nkind,freundlich,kind person\n")
     assert rows.loc[rows["prompt_id"] == rows["base_id"], "text"].tolist() == ["kind person"]
 
 
-def test_prompts_layout_of_magbig_has_its_group_in_the_column_name(tmp_path):
+def test_prompts_magbig_layout_takes_group_from_name_column(tmp_path):
     # prompts/occ_german.csv has the same prompt for several occupations.
     text = "name,prompt\nhousekeeper,Ein Foto eines Hausmeisters.\njanitor, Ein Foto eines Hausmeisters.\n"
     rows = read(tmp_path, text)
@@ -69,7 +69,7 @@ def test_prompts_layout_of_magbig_has_its_group_in_the_column_name(tmp_path):
         ("occupation,prompt\ncook,a\ncook,A \n", "'A ' occurs twice"),
     ],
 )
-def test_prompts_of_conditions_that_cannot_be_paired_are_refused(tmp_path, text, names):
+def test_prompts_refuse_unpaired_conditions(tmp_path, text, names):
     with pytest.raises(InputError, match=names):
         read(tmp_path, text)
 
@@ -78,7 +78,7 @@ def test_prompts_of_conditions_that_cannot_be_paired_are_refused(tmp_path, text,
 
 
 def people(before, after, group="nurse", condition="fair"):
-    """Return both tables of people; F and M are genders, `-` is nobody."""
+    """Return both tables of people; F and M are genders, `-` is an image without a face."""
     names = {"F": ("judged", "female"), "M": ("judged", "male"), "-": ("no_face", "")}
     ids = [f"{group}/{k}" for k in range(len(before))]
     base = pd.DataFrame([names[one] for one in before], columns=["status", "gender"])
@@ -111,7 +111,7 @@ def test_conditions_of_one_group_by_hand():
     assert row["overcorrected"] == "unclear" and rows.loc["all", "n_overcorrected"] == 0
 
 
-def test_conditions_beyond_the_benchmark_are_overcorrected():
+def test_conditions_beyond_benchmark_are_overcorrected():
     rows = table(people("M" * 20, "F" * 20), people("F" * 20, "F" * 10 + "M" * 10, "cook")).set_index("group")
     assert rows.loc["nurse", "overcorrected"] == "yes" and rows.loc["cook", "overcorrected"] == "no"
     assert rows.loc["all", "n_overcorrected"] == 1
@@ -119,22 +119,22 @@ def test_conditions_beyond_the_benchmark_are_overcorrected():
     assert rows.loc["all", "difference"] == 25
 
 
-def test_conditions_group_without_a_pair_has_a_reason_and_is_left_out_of_the_mean():
+def test_conditions_group_without_pairs_is_not_in_mean():
     rows = table(people("MM", "FM"), people("--", "FF", "cook")).set_index("group")
     assert rows.loc["cook", "n_images"] == 0 and rows.loc["cook", "reason"] != ""
     assert rows.loc["all", "n_groups"] == 1 and rows.loc["all", "difference"] == 50
 
 
-def test_conditions_two_conditions_are_adjusted_together():
+def test_conditions_adjust_p_over_conditions():
     both = [people("M" * 10, "F" * 10), people("M" * 10, "F" * 9 + "M", condition="style")]
     rows = table(*both)
     mean = rows[rows["group"] == "all"].set_index("condition")
     assert mean["p"].to_dict() == {"fair": 2 / 2**10, "style": 2 / 2**9}
     assert mean["p_holm"].to_dict() == {"fair": 4 / 2**10, "style": 4 / 2**10}
-    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, by 100")
+    assert custom.answers.conditions.findings(rows)[0].answer.startswith("Yes, it is 100 points higher")
 
 
-def test_conditions_without_any_are_an_empty_table():
+def test_conditions_without_other_condition_is_empty():
     base, other = people("M", "F")
     assert custom.conditions(base, other.head(0), pd.DataFrame({"group": [], "percent_female": []})).empty
 
@@ -142,7 +142,7 @@ def test_conditions_without_any_are_an_empty_table():
 # -- images --------------------------------------------------------------------------------------------------
 
 
-def test_condition_images_share_the_noise_of_the_prompt_that_they_are_compared_with(folders, one_thread, tmp_path):
+def test_condition_images_share_noise_of_base_prompt(folders, one_thread, tmp_path):
     text = "prompt,group,condition,n\na nurse,nurse,neutral,2\na photo of a nurse,nurse,fair,2\na nurse,nurse,same,3\n"
     (tmp_path / "p.csv").write_text(text)
     settings = {
@@ -156,19 +156,19 @@ def test_condition_images_share_the_noise_of_the_prompt_that_they_are_compared_w
     assert fair.table["image_id"].tolist() == base.table["image_id"].tolist()
     assert fair.table["seed"].tolist() == base.table["seed"].tolist() == same.table["seed"].tolist()[:2]
     assert fair.table["other"].unique().tolist() == ["neutral"] and len(same.table) == 3
-    first, changed, again = (source.read(base.table["image_id"].tolist()[:1])[0] for source in (base, fair, same))
-    np.testing.assert_array_equal(again, first)
+    first, changed, repeated = (source.read(base.table["image_id"].tolist()[:1])[0] for source in (base, fair, same))
+    np.testing.assert_array_equal(repeated, first)
     assert not np.array_equal(changed, first)
 
 
-def test_condition_people_is_missing_where_prompts_have_one_condition(tmp_path):
+def test_condition_people_requires_two_conditions(tmp_path):
     (tmp_path / "p.csv").write_text("prompt,group\na nurse,nurse\n")
     settings = {"custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []}}
     with pytest.raises(MissingInputError, match="the same condition"):
         custom.condition_people(Pipeline("any/model", Settings.from_mapping(settings), progress=False))
 
 
-def test_condition_people_is_missing_where_annotations_are_the_judge(tmp_path):
+def test_condition_people_refuses_annotations_as_judge(tmp_path):
     (tmp_path / "p.csv").write_text("prompt,group,condition\na nurse,nurse,neutral\nfair,nurse,fair\n")
     (tmp_path / "r.csv").write_text("image_id,gender\ncustom-00000/0,female\n")
     settings = {"custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []}}

@@ -23,13 +23,13 @@ CELLS = {
     ("B", "nurse", "a nurse"): (8, 2, 0, 2),
     ("B", "pilot", "a pilot"): (1, 3, 0, 0),
 }
-SAID = (("judged", "female"), ("judged", "male"), ("uncertain", "unsure"), ("no_face", ""))
+CLASSIFICATIONS = (("judged", "female"), ("judged", "male"), ("uncertain", "unsure"), ("no_face", ""))
 
 
 def people_of(cells):
     rows = []
     for (model, group, prompt), counts in cells.items():
-        for (outcome, gender), n in zip(SAID, counts, strict=True):
+        for (outcome, gender), n in zip(CLASSIFICATIONS, counts, strict=True):
             rows += [[model, group, prompt, outcome, gender]] * n
     return pd.DataFrame(rows, columns=["model", "group", "prompt", "status", "gender"])
 
@@ -42,9 +42,9 @@ def people():
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
 
 
-def test_shares_unclear_people_are_a_share_of_their_own(people):
+def test_shares_count_unclear_people_separately(people):
     table = custom.shares(people).set_index(["model", "group", "answer"]).sort_index()
-    # Of A's 12 chefs judged 2 are female and 10 male; 1 of 13 seen is unclear. Of its nurses 9 and 1 of 10.
+    # A has 12 judged chefs, 2 female and 10 male; 1 of 13 visible is unclear. Its nurses are 9 and 1 of 10.
     assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx([100 * 2 / 12, 100 * 10 / 12, 100 / 13])
     counts = ["n", "n_images", "n_prompts", "n_groups"]
     assert table.loc[("A", "chef", "female"), counts].tolist() == [12, 12, 2, 1]
@@ -53,14 +53,14 @@ def test_shares_unclear_people_are_a_share_of_their_own(people):
     # One person per image: Wilson's interval.
     known = scipy_stats.binomtest(2, 12).proportion_ci(method="wilson")
     assert table.loc[("A", "chef", "female"), ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
-    # Of 14 chefs asked 2 are neither judged female nor male: 2 to 4 of 14 women.
+    # 2 of 14 requested chefs are judged neither female nor male: 2 to 4 of 14 women.
     bounds = ["percent_lower_bound", "percent_upper_bound"]
     assert table.loc[("A", "chef", "female"), bounds].tolist() == pytest.approx([100 * 2 / 14, 100 * 4 / 14])
     assert table.loc[("A", "all", "female"), bounds].tolist() == pytest.approx([50 * (k / 14 + 0.9) for k in (2, 4)])
     assert table.loc[("A", "chef", "unclear"), bounds].isna().all()
 
 
-def test_shares_all_unclear_share_is_missing_with_a_reason():
+def test_shares_of_all_unclear_have_reason():
     people = people_of({("A", "nurse", "a nurse"): (0, 0, 5, 0)}).assign(position=1)
     table = custom.shares(people.assign(image_id=[f"{k}" for k in range(5)])).set_index(["group", "answer"])
     for group in ("all", "nurse"):
@@ -68,13 +68,13 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
         assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     named = {"benchmark_name": "an even split", "others": "uncertain 5", "advice": "Lower the threshold."}
-    (found,) = custom.answers.shares.findings(table.reset_index().assign(**named))
-    assert found.supported_answer == "No person could be judged: uncertain 5." and not found.numbers
-    assert found.card_text == "Lower the threshold."
+    (result,) = custom.answers.shares.findings(table.reset_index().assign(**named))
+    assert result.supported_answer == "No person was judged female or male: uncertain 5." and not result.numbers
+    assert result.card_text == "Lower the threshold."
 
 
 def couples(counts, group="g", persons=2, model="A"):
-    """Return people of images of ``persons``, as many of each number of women as ``counts`` says."""
+    """Return people of images of ``persons``; ``counts`` is the number of images by number of women."""
     rows = [
         [model, group, group, f"{group}-{women}-{k}", place + 1, "judged", "female" if place < women else "male"]
         for women, n in counts.items()
@@ -88,8 +88,8 @@ def half(group="g"):
     return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "name": "even"})
 
 
-def test_shares_people_always_alike_intervals_are_those_of_images():
-    # 20 images of two women, 5 of two men: as sure as 20 of 25 images.
+def test_shares_of_identical_people_have_interval_of_images():
+    # 20 images of two women, 5 of two men: as precise as 20 of 25 images.
     table = custom.shares(couples({2: 20, 0: 5})).set_index(["group", "answer"])
     known = scipy_stats.binomtest(20, 25).proportion_ci(method="wilson")
     row = table.loc[("g", "female")]
@@ -97,41 +97,44 @@ def test_shares_people_always_alike_intervals_are_those_of_images():
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
 
 
-def test_distance_several_people_test_flips_signs_of_images():
+def test_distance_test_flips_signs_per_image():
     # Women minus men: 2 in six images, 0 in four. Of 2**6 patterns two are as far from 0.
     row = custom.distance(couples({2: 6, 1: 4}), half()).set_index("group").loc["g"]
     assert row["p"] == pytest.approx(2 / 2**6)
     assert row[["n", "n_images"]].tolist() == [20, 10]
 
 
-def test_groups_three_images_of_two_women_claim_nothing():
-    found = custom.distance(couples({2: 3}), half())
-    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"].assign(benchmark_name="even"))
+def test_groups_answer_of_three_images_is_inconclusive():
+    result = custom.distance(couples({2: 3}), half())
+    (finding,) = custom.answers.groups.findings(result[result["group"] != "all"].assign(benchmark_name="even"))
     assert finding.n == 3 and not finding.is_significant and finding.supported_answer == "Inconclusive (only 3 images)."
 
 
-def test_groups_one_without_people_judged_is_counted_and_named():
+def test_groups_answer_names_group_without_judged_people():
     unseen = couples({0: 8}, "nurse").assign(status="no_face", gender="")
     people = pd.concat([couples({2: 8}, "pilot"), unseen], ignore_index=True)
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
-    found = custom.distance(people, benchmark)
-    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"].assign(benchmark_name="even"))
-    assert finding.supported_answer == "As judged, 1 of 2 show more women, 0 fewer." and finding.is_significant
+    result = custom.distance(people, benchmark)
+    (finding,) = custom.answers.groups.findings(result[result["group"] != "all"].assign(benchmark_name="even"))
+    assert (
+        finding.supported_answer == "It is higher in 1 of 2 groups and lower in 0 (Holm's correction)."
+        and finding.is_significant
+    )
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
     assert "As judged" in finding.details[1]
-    rows = found.set_index("group")
+    rows = result.set_index("group")
     assert rows.loc["nurse", "reason"] == "no person is judged female or male" and rows.loc["nurse", "n"] == 0
     assert rows.loc["all", ["n_groups", "n_groups_prompted"]].tolist() == [1, 2]
 
 
-def test_distance_group_without_benchmark_has_its_share_and_a_reason():
+def test_distance_group_without_benchmark_has_reason():
     people = pd.concat([couples({2: 8}, "pilot"), couples({0: 8}, "nurse")], ignore_index=True)
     row = custom.distance(people, half("pilot")).set_index("group").loc["nurse"]
     assert row["percent_female"] == 0 and np.isnan(row["difference"])
-    assert row["reason"] == "the benchmark has no share of this group"
+    assert row["reason"] == "the benchmark has no share for this group"
 
 
-def test_shares_missing_people_that_differ_are_said_with_bounds():
+def test_shares_unequal_missing_people_note_bounds():
     judged = {"a": couples({1: 40}, "a", persons=1), "b": couples({1: 20, 0: 20}, "b", persons=1)}
     judged["b"].loc[:15, ["status", "gender"]] = ["no_face", ""]
     table = custom.shares(pd.concat(judged.values(), ignore_index=True)).set_index(["group", "answer"])
@@ -140,15 +143,17 @@ def test_shares_missing_people_that_differ_are_said_with_bounds():
     assert row["p_judged"] < 0.002
     # Of b 4 to 20 of 40 are women: the mean is 55 to 75%.
     assert row["note"].endswith(
-        "differs between groups (60 to 100%). With all others male or female the mean would be 55.0 or 75.0%."
+        "between groups (60 to 100%). If all others were male, the mean would be 55.0%; if all were female, 75.0%."
     )
     alike = custom.shares(pd.concat([couples({1: 9, 0: 9}, g, persons=1) for g in "ab"])).set_index(["group", "answer"])
     assert alike.loc[("all", "female"), "note"] == ""
 
 
-def test_distance_from_an_even_split_is_of_people_judged(people):
-    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "name": "even"})
-    table = custom.distance(people, even).set_index(["model", "group"])
+def test_distance_from_even_split_by_hand_and_scipy(people):
+    even_split = pd.DataFrame(
+        {"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "name": "even"}
+    )
+    table = custom.distance(people, even_split).set_index(["model", "group"])
     row = table.loc[("A", "chef")]
     # 2 of 12, without the one that is unclear.
     assert row["percent_female"] == pytest.approx(100 / 6) and row["n"] == 12
@@ -158,7 +163,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     # Holm: the smaller twice, the larger at least that.
     holm = table.loc["A"]["p_holm"]
     assert holm[["chef", "nurse"]].tolist() == pytest.approx([max(2 * min(p), p[0]), 2 * min(p)])
-    # What chance gives a model that is even, of 12 images.
+    # The null expectation of an unbiased model with 12 images.
     chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
     assert row["null_mean"] == pytest.approx(100 * chance)
     whole = table.loc[("A", "all")]
@@ -168,20 +173,20 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     assert whole["distance"] == pytest.approx((100 / 3 + 40) / 2) and np.isnan(row["distance_corrected"])
 
 
-def test_a_benchmark_that_is_a_sample_is_counted_in(people):
+def test_distance_from_sampled_benchmark_widens_interval(people):
     table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "name": "survey"})
     known = custom.distance(people, table.assign(n=np.nan)).set_index(["model", "group"]).loc[("A", "chef")]
     sampled = custom.distance(people, table).set_index(["model", "group"]).loc[("A", "chef")]
-    # 2 of 12 beside 10 of 40.
+    # 2 of 12 compared with 10 of 40.
     assert sampled["p"] == pytest.approx(scipy_stats.fisher_exact([[2, 10], [10, 30]]).pvalue)
     assert sampled["difference"] == known["difference"] == pytest.approx(100 / 6 - 25)
     assert sampled["ci_high"] - sampled["ci_low"] > known["ci_high"] - known["ci_low"]
 
 
-def test_models_are_compared_on_the_prompts_that_both_have(people):
+def test_differences_use_shared_prompts_only(people):
     table = custom.differences(people, seed=3).set_index("group")
     assert table["model"].eq("B").all() and table["other"].eq("A").all()
-    # a chef: 6 of 8 less 2 of 8; a nurse: 8 of 10 less 9 of 10. Cooks and pilots have one model alone.
+    # a chef: 6 of 8 minus 2 of 8; a nurse: 8 of 10 minus 9 of 10. Only one model has cooks and pilots.
     assert table["difference"].to_dict() == pytest.approx({"all": 20, "chef": 50, "nurse": -10})
     assert table.loc["chef", ["n_prompts", "n", "n_other"]].tolist() == [1, 8, 8]
     # One prompt: the test is Fisher's.
@@ -191,23 +196,23 @@ def test_models_are_compared_on_the_prompts_that_both_have(people):
     assert custom.differences(people[people["model"] == "A"]).empty
 
 
-def test_a_difference_weighs_prompts_by_what_both_have():
+def test_differences_weigh_prompts_by_both_sizes():
     counts = {("A", "x"): (1, 3), ("B", "x"): (9, 3), ("A", "y"): (5, 5), ("B", "y"): (5, 5)}
     people = people_of({(model, "g", prompt): (*n, 0, 0) for (model, prompt), n in counts.items()})
     people = people.assign(image_id=[f"{k}" for k in range(len(people))])
-    found = custom.differences(people).set_index("group").loc["g", "difference"]
+    result = custom.differences(people).set_index("group").loc["g", "difference"]
     # 4 * 12 / 16 = 3 of prompt x, where it is 0.75 - 0.25; 10 * 10 / 20 = 5 of y, where it is 0.
-    assert found == pytest.approx(100 * 3 * 0.5 / 8)
+    assert result == pytest.approx(100 * 3 * 0.5 / 8)
 
 
-def test_outcomes_add_up_in_each_group_and_over_all(people):
+def test_outcomes_add_up_to_100_percent(people):
     table = custom.outcomes(people).set_index(["model", "group", "status"])
     assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
     assert table.loc[("A", "chef", "no_face"), "percent"] == pytest.approx(100 / 14)
     assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
 
 
-def test_tones_count_who_is_not_read(people):
+def test_tones_count_unread_people(people):
     table = custom.tones(people).set_index(["model", "group"])
     # 13 chefs of 8 and 10 nurses of 2.
     assert table.loc[("A", "all"), "mean"] == pytest.approx((13 * 8 + 10 * 2) / 23)
@@ -215,26 +220,26 @@ def test_tones_count_who_is_not_read(people):
     assert table.loc[("B", "nurse"), "percent_unread"] == pytest.approx(100 * 2 / 12)
 
 
-def test_tones_of_photographs_state_their_error_and_draw_no_line_off_the_scale(people):
+def test_tones_of_photographs_state_judge_error(people):
     photographs = people.assign(tone_judge=TONE_OF_PHOTOGRAPHS)
-    found = {judge: custom.tones(rows) for judge, rows in (("drawings", people), ("photographs", photographs))}
-    assert set(found["drawings"]["tone_error"]) == {""}
-    assert set(found["photographs"]["tone_error"]) == {TONE_ERROR}
+    result = {judge: custom.tones(rows) for judge, rows in (("drawings", people), ("photographs", photographs))}
+    assert set(result["drawings"]["tone_error"]) == {""}
+    assert set(result["photographs"]["tone_error"]) == {TONE_ERROR}
     answer = custom.answers.tones
     # It is no main answer, and 0 is no tone.
     assert not answer.main and not answer.card
-    for judge, rows in found.items():
+    for judge, rows in result.items():
         for finding in answer.findings(rows):
             assert finding.reference is None
             assert (TONE_ERROR in finding.details) == (judge == "photographs")
 
 
-def test_tones_that_are_not_read_give_no_answer(people):
+def test_tones_without_readings_give_no_answer(people):
     rows = custom.tones(people.assign(skin_tone=np.nan, tone_judge="none"))
     assert rows["n"].eq(0).all() and not custom.answers.tones.findings(rows)
 
 
-def test_differences_of_several_people_permute_whole_images():
+def test_differences_permute_whole_images():
     # Three images of two women against three of two men: 20 ways to deal them out, 2 of them as far apart.
     people = pd.concat([couples({0: 3}, model="A"), couples({2: 3}, model="B")], ignore_index=True)
     row = custom.differences(people, seed=1, replicates=4000).set_index("group").loc["g"]
@@ -242,7 +247,7 @@ def test_differences_of_several_people_permute_whole_images():
     assert row[["n", "n_images", "n_other", "n_images_other"]].tolist() == [6, 3, 6, 3]
 
 
-def test_tones_of_several_people_have_the_interval_of_images():
+def test_tones_interval_is_clustered_by_image():
     people = couples({2: 4, 0: 4}).assign(tone_judge="t")
     tone = people["image_id"].map({name: float(k + 1) for k, name in enumerate(dict.fromkeys(people["image_id"]))})
     row = custom.tones(people.assign(skin_tone=tone)).set_index("group").loc["g"]
@@ -252,7 +257,7 @@ def test_tones_of_several_people_have_the_interval_of_images():
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([max(1, known[0]), min(10, known[1])])
 
 
-def test_outcomes_of_several_people_have_the_interval_of_images():
+def test_outcomes_interval_is_clustered_by_image():
     people = couples({2: 20, 0: 5})
     people["status"] = np.where(people["gender"] == "female", "judged", "no_face")
     row = custom.outcomes(people).set_index(["group", "status"]).loc[("all", "judged")]
@@ -261,7 +266,7 @@ def test_outcomes_of_several_people_have_the_interval_of_images():
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
 
 
-def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation():
+def test_distance_null_mean_includes_benchmark_noise():
     # 50% of 100 people against 50% of 100: differences vary by 2 x 0.25 / 100.
     people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
     benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "name": "b"})
@@ -270,7 +275,7 @@ def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation(
     assert sampled.loc["g0", "null_mean"] == pytest.approx(np.sqrt(2) * known.loc["g0", "null_mean"], rel=0.02)
 
 
-def test_intersections_every_answer_that_could_be_given_has_a_row():
+def test_intersections_have_row_per_possible_answer():
     kinds = pd.CategoricalDtype(["a", "b", "c", "d", "unclear"])
     frame = {
         "model": "A",
@@ -286,30 +291,30 @@ def test_intersections_every_answer_that_could_be_given_has_a_row():
     assert table.loc["b", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
 
 
-def test_answers_have_a_range_of_tones_where_one_was_read(people):
-    found = custom.wide_answers(people)
-    assert set(found["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
-    assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
+def test_wide_answers_have_tone_range_if_read(people):
+    result = custom.wide_answers(people)
+    assert set(result["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
+    assert set(result["perceived gender"]) == set(custom.analysis.ANSWERS)
     assert custom.wide_answers(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
 
 
-def _own_answers(said, question="hat", choices="yes | no"):
+def _own_answers(answer_counts, question="hat", choices="yes | no"):
     """Return answers of model A, by group and answer as many as ``said``."""
-    rows = [(group, answer) for (group, answer), n in said.items() for _ in range(n)]
+    rows = [(group, answer) for (group, answer), n in answer_counts.items() for _ in range(n)]
     frame = pd.DataFrame(rows, columns=["group", "answer"])
     same = {"model": "A", "question": question, "choices": choices, "position": 1, "reason": ""}
     return frame.assign(**same, prompt=frame["group"], image_id=[f"{k}.png" for k in range(len(frame))])
 
 
-def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave():
-    said = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
-    table = custom.answer_shares(_own_answers(said)).set_index(["group", "answer"])
+def test_answer_shares_include_answers_never_given():
+    answer_counts = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
+    table = custom.answer_shares(_own_answers(answer_counts)).set_index(["group", "answer"])
     # Of g's 30 answers that are not unclear all are yes; 10 of 40 are unclear.
     assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [100.0, 30]
     assert table.loc[("g", "unclear"), ["percent", "n"]].tolist() == [25.0, 40]
     assert table.loc[("g", "no"), "percent"] == 0
     assert table.loc[("h", "no"), ["percent", "n"]].tolist() == [100.0, 20]
-    # Each group counts alike.
+    # All groups have the same weight.
     assert table.loc[("all", "yes"), "percent"] == pytest.approx(50)
     # All clear answers are the same one: 50 points from an even split; only the mean has a corrected distance.
     assert table.loc[("g", "yes"), "distance"] == 50
@@ -320,22 +325,24 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
     assert table.loc[("h", "no"), "null_mean"] == pytest.approx(chance)
 
 
-def test_answers_about_images_are_those_of_everybody_in_them(people):
-    seen = people[people["status"].isin(["judged", "uncertain"])]
-    own = seen[["model", "group", "prompt", "image_id"]].assign(
+def test_wide_answers_repeat_image_answers_per_person(people):
+    visible_people = people[people["status"].isin(["judged", "uncertain"])]
+    image_answers = visible_people[["model", "group", "prompt", "image_id"]].assign(
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.wide_answers(people, tables.make_table(own, "custom_person_answers"))["style"] == "drawing").all()
-    found = custom.wide_answers(people, own)
-    assert (found["style"] == "drawing").all() and len(found) == len(seen)
-    table = custom.intersections(found, [("perceived gender", "style")])
-    assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
+    assert (
+        custom.wide_answers(people, tables.make_table(image_answers, "custom_person_answers"))["style"] == "drawing"
+    ).all()
+    result = custom.wide_answers(people, image_answers)
+    assert (result["style"] == "drawing").all() and len(result) == len(visible_people)
+    table = custom.intersections(result, [("perceived gender", "style")])
+    assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(result)
     assert set(table["second"]) == {"drawing", "photo", "unclear"}
 
 
 @pytest.mark.parametrize("counts", [{2: 15, 0: 10}, {2: 8, 1: 9, 0: 8}, {1: 12, 2: 7, 0: 6}])
-def test_plan_several_people_half_width_is_that_of_the_page(counts):
+def test_design_from_pilot_half_width_matches_shares(counts):
     people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
     table = custom.shares(people).query("answer == 'female'").set_index("group")
     for one in custom.headlines(people):
@@ -344,10 +351,10 @@ def test_plan_several_people_half_width_is_that_of_the_page(counts):
         assert planned == pytest.approx((high - low) / 2, rel=0.06)
 
 
-def test_strip_shows_the_share_and_limits_of_the_table():
+def test_image_page_share_matches_table():
     people = couples({2: 15, 1: 3, 0: 7})
     row = custom.shares(people).set_index(["group", "answer"]).loc[("g", "female")]
-    shown = image_pages._share(people)
-    assert [shown[k] for k in ("percent", "low", "high", "n")] == pytest.approx(
+    page_share = image_pages._share(people)
+    assert [page_share[k] for k in ("percent", "low", "high", "n")] == pytest.approx(
         row[["percent", "ci_low", "ci_high", "n"]].tolist()
     )

@@ -1,4 +1,4 @@
-"""Files of custom prompts, and of shares that images are compared with."""
+"""Files of custom prompts and of benchmark shares."""
 
 from pathlib import Path
 
@@ -16,23 +16,23 @@ def file(folder, text, name="own.csv"):
     return str(path)
 
 
-def test_prompts_with_all_columns_and_with_the_first_alone(tmp_path):
-    found = custom_prompts.prompts(
+def test_prompts_with_all_columns_or_first_only(tmp_path):
+    rows = custom_prompts.prompts(
         file(tmp_path, "prompt;group;n;people\nEine Bäckerin;Bäckerin;3;\ntwo chefs;chef;;2\n"), 5
     )
-    assert found.drop(columns="prompt_id").to_numpy().tolist() == [
+    assert rows.drop(columns="prompt_id").to_numpy().tolist() == [
         ["Eine Bäckerin", "Bäckerin", 3, 1],
         ["two chefs", "chef", 5, 2],
     ]
-    assert found["prompt_id"].is_unique
-    alone = custom_prompts.prompts(file(tmp_path, "a chef\n\n  a nurse \n", "own.txt"), 5)
-    assert alone[["text", "group", "n_images"]].to_numpy().tolist() == [
+    assert rows["prompt_id"].is_unique
+    plain_prompts = custom_prompts.prompts(file(tmp_path, "a chef\n\n  a nurse \n", "own.txt"), 5)
+    assert plain_prompts[["text", "group", "n_images"]].to_numpy().tolist() == [
         ["a chef", "a chef", 5],
         ["a nurse", "a nurse", 5],
     ]
 
 
-def test_prompts_of_parquet(tmp_path):
+def test_prompts_of_parquet_are_read(tmp_path):
     pd.DataFrame({"prompt": ["a chef"], "n": [7]}).to_parquet(tmp_path / "own.parquet")
     assert custom_prompts.prompts(str(tmp_path / "own.parquet"), 5)["n_images"].tolist() == [7]
 
@@ -49,16 +49,16 @@ def test_prompts_of_parquet(tmp_path):
         ("text\na chef\n", "no column 'prompt'"),
     ],
 )
-def test_prompts_that_cannot_be_used(tmp_path, text, names):
+def test_prompts_refuse_invalid_rows(tmp_path, text, names):
     with pytest.raises(InputError, match=names):
         custom_prompts.prompts(file(tmp_path, text), 5)
 
 
-def test_a_benchmark_with_and_without_its_sample(tmp_path):
-    found = custom_prompts.benchmark(file(tmp_path, "group,percent_female,n\nchef,23.5,1200\nnurse,87,\n"))
-    assert found["percent_female"].tolist() == [23.5, 87]
-    # No inf, which no table may hold.
-    np.testing.assert_array_equal(found["n"], [1200, np.nan])
+def test_benchmark_without_sample_size_is_nan(tmp_path):
+    rows = custom_prompts.benchmark(file(tmp_path, "group,percent_female,n\nchef,23.5,1200\nnurse,87,\n"))
+    assert rows["percent_female"].tolist() == [23.5, 87]
+    # No inf, which tables do not allow.
+    np.testing.assert_array_equal(rows["n"], [1200, np.nan])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_benchmark_with_and_without_its_sample(tmp_path):
         ("group,share\nchef,20\n", "no column 'percent_female'"),
     ],
 )
-def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
+def test_benchmark_refuses_invalid_rows(tmp_path, text, names):
     with pytest.raises(InputError, match=names):
         custom_prompts.benchmark(file(tmp_path, text))
 
@@ -81,13 +81,13 @@ def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
 @pytest.mark.parametrize(
     ("read", "name"), [(lambda path: custom_prompts.prompts(path, 5), "a.txt"), (custom_prompts.benchmark, "b.csv")]
 )
-def test_files_that_are_not_there_are_told_by_their_setting(tmp_path, read, name):
+def test_missing_file_error_names_setting(tmp_path, read, name):
     for path in (str(tmp_path / name), str(tmp_path)):
         with pytest.raises(InputError, match=r"custom\.(prompts|benchmark)_file is .*" + path[-5:]):
             read(path)
 
 
-def test_prompts_in_a_text_of_another_encoding_are_read_or_refused_as_of_a_table(tmp_path):
+def test_prompts_read_utf16_and_refuse_latin1(tmp_path):
     text = "prompt\nein Foto einer \u00c4rztin\n"
     for name in ("own.txt", "own.csv"):
         (tmp_path / name).write_bytes(text.encode("latin-1"))
@@ -98,7 +98,7 @@ def test_prompts_in_a_text_of_another_encoding_are_read_or_refused_as_of_a_table
         assert "ein Foto einer \u00c4rztin" in set(custom_prompts.prompts(str(tmp_path / name), 5)["text"])
 
 
-def test_a_prompt_that_names_a_folder_of_this_machine_is_refused(tmp_path):
+def test_prompts_refuse_local_folder_names(tmp_path):
     for folder in (Path.home(), Path.cwd()):
         with pytest.raises(InputError, match=r"in data row 2; remove the path of a folder on this machine"):
             custom_prompts.prompts(file(tmp_path, f"a chef\nas in {folder}/x.png\n", "own.txt"), 5)

@@ -1,4 +1,4 @@
-"""Names in a user's files are matched with those of a run, and what does not match is named before the run."""
+"""Names in a user's files are matched with those of a run, and unmatched names are reported before the run."""
 
 import json
 from types import SimpleNamespace
@@ -24,14 +24,14 @@ LABOUR = "group,percent_female\nnurse ,87\npilots,6\nCHEF,30\nflight   attendant
 
 
 def images(folder, *names):
-    """Write images of which no two are alike."""
+    """Write images that all differ."""
     for k, name in enumerate(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((4, 4, 3), 20 + 3 * k, np.uint8)).save(folder / name)
     return folder
 
 
-def written(folder, text, name="labour.csv"):
+def write_file(folder, text, name="labour.csv"):
     (folder / name).write_text(text, encoding="utf-8")
     return str(folder / name)
 
@@ -50,98 +50,98 @@ def four(tmp_path):
 # -- groups and a benchmark ----------------------------------------------------------------------------------
 
 
-def test_matched_names_in_other_case_and_blanks_have_their_shares(tmp_path):
-    shares = asking.benchmark(written(tmp_path, LABOUR))
+def test_match_groups_ignores_case_and_blanks(tmp_path):
+    shares = asking.benchmark(write_file(tmp_path, LABOUR))
     rows = asking.match_groups(["Nurse", " Flight attendant", "chef", "pilot"], shares)
     assert rows["group"].tolist() == ["Nurse", " Flight attendant", "chef", "pilot"]
     np.testing.assert_array_equal(rows["percent_female"], [87, 75, 30, np.nan])
     assert asking.unmatched_groups(["Nurse", "flight attendant", "chef"], shares) == ["pilots"]
 
 
-def test_listed_many_names_gives_five_their_near_matches_and_a_number():
+def test_describe_names_lists_five_and_near_matches():
     assert asking.describe_names(["pilot"], ["chef", "pilots"]) == "'pilot' (near match: 'pilots')"
     assert asking.describe_names([*"abcdefg"], ["xyz"]) == "'a', 'b', 'c', 'd', 'e' and 2 more"
 
 
-def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):
-    file = written(tmp_path, LABOUR)
+def test_check_plan_refuses_missing_benchmark_group(four, tmp_path):
+    file = write_file(tmp_path, LABOUR)
     with pytest.raises(InputError, match=r"no share for 1 of 4 groups of four: 'pilot' \(near match: 'pilots'\)"):
         validation.check_plan(pipeline(four, benchmark_file=file), ["custom_benchmark"])
     validation.check_plan(pipeline(four, benchmark_file=file, partial_benchmark=True), ["custom_benchmark"])
 
 
-def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_path):
-    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
+def test_benchmark_partial_has_row_without_share(four, tmp_path):
+    rows = custom.benchmark(pipeline(four, benchmark_file=write_file(tmp_path, LABOUR), partial_benchmark=True))
     shares = rows.set_index("group")["percent_female"]
     np.testing.assert_array_equal(shares[["Flight attendant", "Nurse", "chef", "pilot"]], [75, 87, 30, np.nan])
 
 
-def test_benchmark_without_any_group_is_refused_even_where_some_may_be_missing(four, tmp_path):
-    file = written(tmp_path, "group,percent_female\ndentist,40\n")
+def test_benchmark_partial_without_any_group_is_refused(four, tmp_path):
+    file = write_file(tmp_path, "group,percent_female\ndentist,40\n")
     with pytest.raises(InputError, match="none of the groups"):
         pipeline(four, benchmark_file=file, partial_benchmark=True).part(Custom).benchmark()
 
 
-def test_benchmark_table_without_samples_is_read_as_it_was_written(four, tmp_path):
-    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
+def test_benchmark_table_without_samples_round_trips(four, tmp_path):
+    rows = custom.benchmark(pipeline(four, benchmark_file=write_file(tmp_path, LABOUR), partial_benchmark=True))
     path = tables.write(rows, tmp_path / "custom_benchmark.csv")
     pd.testing.assert_frame_equal(tables.read(path, "custom_benchmark"), rows, check_dtype=False)
 
 
-def test_distance_group_without_a_share_is_left_out_of_the_mean():
+def test_distance_mean_skips_group_without_benchmark():
     rows = [("chef", "female")] * 3 + [("chef", "male")] + [("pilot", "male")] * 5
     people = pd.DataFrame(rows, columns=["group", "gender"])
     people = people.assign(model="A", prompt=people["group"], status="judged", position=1, image_id=range(9))
     shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "name": "the benchmark"}
     table = custom.distance(people, pd.DataFrame(shares)).set_index("group")
     assert table.index.tolist() == ["all", "chef", "pilot"]
-    assert table.loc["pilot", "reason"] == "the benchmark has no share of this group"
+    assert table.loc["pilot", "reason"] == "the benchmark has no share for this group"
     # 3 of 4 chefs: 75 - 25.
     assert table.loc["all", ["difference", "n", "n_groups"]].tolist() == [50, 4, 1]
 
 
-def test_groups_of_a_file_and_of_people_who_share_an_image_are_all_compared(tmp_path):
+def test_groups_include_people_sharing_an_image(tmp_path):
     folder = images(tmp_path / "both", "a.png", "b.png", "c.png")
     rows = "file,prompt,group,position\na.png,a chef,cook,\nb.png,two people,nurse,left\nb.png,two people,pilot,right\n"
-    written(folder, rows + "c.png,a dog,dog,\n")
-    prompts = written(tmp_path, "prompt,group\nA chef,kitchen\nTwo people,pair\n", "mine.csv")
-    # Of two people in an image the folder says who is who, and the file who is alone.
+    write_file(folder, rows + "c.png,a dog,dog,\n")
+    prompts = write_file(tmp_path, "prompt,group\nA chef,kitchen\nTwo people,pair\n", "mine.csv")
+    # The folder's table identifies two people in an image, the prompts file single people.
     assert pipeline(folder, prompts_file=prompts).part(Custom).groups() == ["kitchen", "nurse", "pilot"]
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, own):
+def test_images_match_prompts_of_other_spelling(tmp_path, own):
     folder = images(tmp_path / "both", "a.png", "b.png")
-    written(folder, "file,prompt,group\na.png,a chef,cook\nb.png,a chef.,cook\n")
-    file = written(tmp_path, "prompt,group\nA Chef,cook\n", "mine.csv")
+    write_file(folder, "file,prompt,group\na.png,a chef,cook\nb.png,a chef.,cook\n")
+    file = write_file(tmp_path, "prompt,group\nA Chef,cook\n", "mine.csv")
     table = pipeline(folder, prompts_file=file if own else "").part(Custom).images().table
     assert table["image_id"].tolist() == ["a.png", "b.png"]
     assert set(table["text"]) == {"A Chef" if own else "a chef"} and set(table["group"]) == {"cook"}
 
 
-# -- what is said before the run ----------------------------------------------------------------------------
+# -- messages before the run ---------------------------------------------------------------------------------
 
 
-def test_unmatched_groups_are_named_in_both_directions(four, tmp_path):
-    said = matching.unmatched([pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True)])
+def test_unmatched_names_groups_in_both_directions(four, tmp_path):
+    said = matching.unmatched([pipeline(four, benchmark_file=write_file(tmp_path, LABOUR), partial_benchmark=True)])
     assert said == [
         "labour.csv contains no share for 1 of 4 groups: 'pilot' (near match: 'pilots'). The comparison with it covers "
         "3 of 4 groups.",
         "1 of 4 groups in labour.csv match no group of this run: 'pilots' (near match: 'pilot').",
     ]
-    whole = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\n")
+    whole = write_file(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\n")
     assert matching.unmatched([pipeline(four, benchmark_file=whole)]) == []
 
 
-def test_unmatched_groups_of_several_models_count_together(four, tmp_path):
-    file = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\nclerk,60\n")
+def test_unmatched_pools_groups_of_models(four, tmp_path):
+    file = write_file(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\nclerk,60\n")
     other = images(tmp_path / "other", "clerk/0.png")
     each = [pipeline(folder, benchmark_file=file) for folder in (four, other)]
     assert matching.unmatched(each) == [] and len(matching.unmatched(each[:1])) == 1
 
 
-def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
-    file = written(tmp_path, "prompt\nnurse\nChef.\npilots\n", "mine.csv")
+def test_unmatched_names_prompts_of_file_and_folder(four, tmp_path):
+    file = write_file(tmp_path, "prompt\nnurse\nChef.\npilots\n", "mine.csv")
     assert matching.unmatched([pipeline(four, prompts_file=file)]) == [
         "four contains no image for 1 of 3 prompts in mine.csv: 'pilots' (near match: 'pilot').",
         "2 of 4 images in four are excluded, because their prompts are not in mine.csv: 'Flight attendant', 'pilot' "
@@ -149,17 +149,17 @@ def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
     ]
 
 
-def test_unmatched_images_that_a_folders_table_lacks_are_named(tmp_path):
+def test_unmatched_names_images_missing_from_table(tmp_path):
     folder = images(tmp_path / "some", "a.png", "b.png")
-    written(folder, "file,group\na.png,chef\n")
+    write_file(folder, "file,group\na.png,chef\n")
     said = "The table of some does not list 1 image, which is excluded: 'b.png'."
     assert matching.unmatched([pipeline(folder)]) == [said]
 
 
-def test_unmatched_people_in_annotations_are_named(four, tmp_path):
-    file = written(tmp_path, "image_id,gender\nNurse/0.png,female\nNurse/9.png,male\n", "rated.csv")
-    judged = pipeline(four, judging={"gender": f"annotations:{file}"})
-    (said,) = matching.unmatched([judged])
+def test_unmatched_names_annotated_people(four, tmp_path):
+    file = write_file(tmp_path, "image_id,gender\nNurse/0.png,female\nNurse/9.png,male\n", "rated.csv")
+    annotated_pipeline = pipeline(four, judging={"gender": f"annotations:{file}"})
+    (said,) = matching.unmatched([annotated_pipeline])
     assert said == "rated.csv annotates 1 person who is not in this run, in the images 'Nurse/9.png'."
 
 
@@ -173,24 +173,32 @@ def test_unmatched_people_in_annotations_are_named(four, tmp_path):
         (["a,x.png"], InputError),
     ],
 )
-def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, rows, said):
+def test_check_ratings_names_or_refuses_other_images(tmp_path, rows, said):
     folder = images(tmp_path / "a", "chef/0.png")
     text = "\n".join(["model,image,annotator,label", *(f"{row},r,female" for row in rows)])
-    one = pipeline(folder, judging={"annotations": written(tmp_path, text, "r.csv")})
-    asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
+    one = pipeline(folder, judging={"annotations": write_file(tmp_path, text, "r.csv")})
+    requests = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
     if said is InputError:
         with pytest.raises(InputError, match=r"r\.csv (annotates|rates)"):
-            dry_run.check_ratings(asked)
+            dry_run.check_ratings(requests)
     else:
-        found = dry_run.check_ratings(asked)
-        assert len(found) == (said is not None) and all(one.startswith(said) for one in found)
+        messages = dry_run.check_ratings(requests)
+        assert len(messages) == (said is not None) and all(one.startswith(said) for one in messages)
 
 
-def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, root, tmp_path, capsys, inline):
+def test_audit_reports_unmatched_in_dry_run_and_record(four, root, tmp_path, capsys, inline):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     rated = ["image_id,gender", "Nurse/0.png,female", "Flight attendant/0.png,female", "chef/0.png,male"]
-    rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
-    command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
+    rated = write_file(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
+    command = [
+        "audit",
+        f"images:{four}",
+        "--benchmark",
+        write_file(tmp_path, LABOUR),
+        "--name",
+        "mine",
+        "--no-progress",
+    ]
     command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
     sets = [
         f"judging.gender=annotations:{rated}",
@@ -213,17 +221,17 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     assert distance.loc["all", "n_groups"] == 3 and distance.loc["pilot", "reason"].startswith("the benchmark has no")
 
 
-# -- what a run assumes of images ------------------------------------------------------------------------------
+# -- assumptions about images ----------------------------------------------------------------------------------
 
 
-def test_describe_assumptions_folder_without_a_domain_is_named(four):
+def test_describe_assumptions_names_folder_without_domain(four):
     (text,) = matching.describe_assumptions([pipeline(four)])
     assert text.startswith("Images in four are assumed to be photographs") and '{"pictures": "drawings"}' in text
     (four / "biaslab.json").write_text('{"pictures": "photographs"}', encoding="utf-8")
     assert matching.describe_assumptions([pipeline(four)]) == []
 
 
-def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, monkeypatch):
+def test_describe_scenes_of_several_faces_names_setting(four, monkeypatch):
     judging = {"gender": "dlib", "faces": "yunet"}
     one = pipeline(four, judging)
     detector = one.judge("judging.faces")
@@ -235,12 +243,12 @@ def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, m
     assert matching.describe_scenes([pipeline(four, judging)]) == []
 
 
-def test_all_faces_judge_without_faces_is_refused(four):
+def test_all_faces_refuses_judge_without_faces(four):
     with pytest.raises(ParameterError, match=r"custom\.all_faces is true.*'vqa:some/model'"):
         pipeline(four, {"gender": "vqa:some/model"}, all_faces=True).part(Custom).people()
 
 
-def test_all_faces_people_belong_to_the_group_of_their_image(four, tmp_path, monkeypatch):
+def test_all_faces_people_take_group_of_image(four, tmp_path, monkeypatch):
     monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "cache"))
 
     def judge_people(self, images, requested, judge, *, every_face):

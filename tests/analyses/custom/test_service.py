@@ -1,4 +1,4 @@
-"""What a service changes: words that it adds to prompts, its statuses by group, and a fake service with known odds."""
+"""Changes by a service: words added to prompts, statuses by group, and a fake service with known behaviour."""
 
 import json
 
@@ -27,7 +27,7 @@ from biaslab.settings import Settings
         ("a nurse", "", []),
     ],
 )
-def test_added_kinds_are_those_that_the_prompt_lacks(prompt, rewritten, kinds):
+def test_added_kinds_are_missing_from_prompt(prompt, rewritten, kinds):
     assert added_kinds(prompt, rewritten) == kinds
 
 
@@ -62,12 +62,12 @@ def test_service_changes_by_hand():
     assert text.startswith("For 57.1%")
 
 
-def test_service_changes_of_a_service_that_reports_no_prompt_have_no_share_rewritten():
+def test_service_changes_without_revised_prompt_omit_rewritten():
     rows = requests(("a", "delivered", "x", "", ""), ("a", "delivered", "x", "", ""))
     assert set(custom.service_changes(rows)["event"]) == {"withheld", "refused", "filtered", "black", "placeholder"}
 
 
-def test_service_images_of_a_fake_service_have_its_statuses(tmp_path, monkeypatch):
+def test_service_images_have_statuses_of_endpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", KEY)
     rng = np.random.default_rng(0)
 

@@ -1,4 +1,4 @@
-"""Headlines as sums of shares against the papers' own tables, ratings of a part, and what they say; by hand."""
+"""Headlines compared with the papers' tables, and estimates with an annotated subset, by hand."""
 
 import itertools
 import re
@@ -41,15 +41,15 @@ def own_people():
     return people.assign(truth=np.where(truth, "female", "male"))
 
 
-def test_own_shares_are_those_of_their_own_table(own_people):
-    found = {one.group: one.value for one in custom.headlines(own_people)}
+def test_custom_headlines_match_shares_by_hand(own_people):
+    result = {one.group: one.value for one in custom.headlines(own_people)}
     seen = own_people[own_people["status"] == "judged"]
     by_hand = 100 * (seen["gender"] == "female").groupby(seen["group"]).mean()
-    assert {g: found[g] for g in by_hand.index} == pytest.approx(by_hand.to_dict())
-    assert found["all"] == pytest.approx(by_hand.mean())
+    assert {g: result[g] for g in by_hand.index} == pytest.approx(by_hand.to_dict())
+    assert result["all"] == pytest.approx(by_hand.mean())
 
 
-def test_dallevals_numbers_are_those_of_its_own_tables():
+def test_dalleval_headlines_match_its_tables():
     rng = np.random.default_rng(11)
     professions = [f"p{k}" for k in range(12)]
     images = pd.DataFrame({"profession": np.repeat([*professions, "(none)"], 9)})
@@ -67,11 +67,11 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
     assert deviation.value == pytest.approx(mad["mad_corrected"].iloc[0])
     judged = precision.estimates([average, deviation], ratings([]).head(0)).query("estimator == 'judge'")
     # Student's t over professions, as the paper's own table has it.
-    own = dalleval.overall_average(table, *nothing)[["ci_low", "ci_high"]].iloc[0]
-    assert judged[["ci_low", "ci_high"]].iloc[0].tolist() == pytest.approx(own.tolist())
+    paper_table = dalleval.overall_average(table, *nothing)[["ci_low", "ci_high"]].iloc[0]
+    assert judged[["ci_low", "ci_high"]].iloc[0].tolist() == pytest.approx(paper_table.tolist())
 
 
-def test_scores_of_the_paired_test_are_those_of_its_own_table():
+def test_paired_headlines_match_score_table():
     rng = np.random.default_rng(11)
     lists = {"nurse": "female", "maid": "female", "plumber": "male", "miner": "male"}
     rows = []
@@ -82,20 +82,20 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
     people = pd.DataFrame(rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"])
     people = people.assign(model="m", aspect="occupation", occupation=people["identity"], status="judged")
-    found = {one.measure: one.value for one in paired.headlines(people)}
+    result = {one.measure: one.value for one in paired.headlines(people)}
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
     shares = shares.rename(columns={"size": "n"}).assign(percent_female=100 * shares["mean"], n_unclear=0, reason="")
     nothing = tables.make_table([], "paired_pair_images"), tables.make_table([], "paired_printed_value")
     table = paired.stereotype_score(shares, *nothing, confidence=0.95)
     whole = table[table["stereotype"] == "overall"].set_index("setting")["score"]
-    assert found["Stereotype Score, one person"] == pytest.approx(whole["single"])
-    assert found["Stereotype Score, two people"] == pytest.approx(whole["paired"])
+    assert result["Stereotype Score, one person"] == pytest.approx(whole["single"])
+    assert result["Stereotype Score, two people"] == pytest.approx(whole["paired"])
 
 
-def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
+def test_estimates_amplification_needs_both_sides_annotated():
     rng = np.random.default_rng(11)
-    # Ten occupations whose generated images lean further; the judge calls one in five women of either side male.
+    # Ten occupations with amplified bias in generated images; the judge labels one in five women as male.
     rows, rated, said = [], [], []
     for k, share in enumerate(np.linspace(0.1, 0.9, 10)):
         for source, prompt, p in (("training", "captions", share), ("generated", "1", share + (share - 0.5) * 0.2)):
@@ -112,19 +112,19 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     rated = tables.make_table(pd.DataFrame(rated, columns=names), "paradox_rated_images")
     said = ratings(pd.DataFrame(said, columns=["source", "image_id", "label"]))
     table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
-    _, along = paradox.headlines(shares, table, rated)
-    assert len(along.people) == 240 and along.people["cell"].nunique() == 20
-    found = precision.estimates([along], said).set_index("estimator")
-    # By hand: a fifth of how far shares lie from one half, on average over occupations.
+    _, headline = paradox.headlines(shares, table, rated)
+    assert len(headline.people) == 240 and headline.people["cell"].nunique() == 20
+    result = precision.estimates([headline], said).set_index("estimator")
+    # By hand: a fifth of the mean distance of shares from one half, over occupations.
     truth = 100 * 0.2 * np.abs(np.linspace(0.1, 0.9, 10) - 0.5).mean()
-    assert found.loc["both", "ci_low"] <= truth <= found.loc["both", "ci_high"]
-    one_side = precision.estimates([along], said[said["source"] == "generated"]).set_index("estimator")
+    assert result.loc["both", "ci_low"] <= truth <= result.loc["both", "ci_high"]
+    one_side = precision.estimates([headline], said[said["source"] == "generated"]).set_index("estimator")
     assert np.isnan(one_side.loc["both", "estimate"])
-    assert one_side.loc["both", "reason"] == "no training image of it is annotated"
+    assert one_side.loc["both", "reason"] == "no training image is annotated"
 
 
 @pytest.mark.long
-def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
+def test_rated_images_are_of_naive_approach_only(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     text = (
         "image,source,annotator,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
@@ -140,12 +140,12 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
     monkeypatch.setattr(Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind))
-    found = sources.load_measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
-    assert set(found["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
-    assert found["is_female"].dropna().isin([0, 1]).all()
+    result = sources.load_measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
+    assert set(result["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
+    assert result["is_female"].dropna().isin([0, 1]).all()
 
 
-def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
+def test_estimates_combine_judge_and_annotations(own_people):
     rated = own_people.sample(160, random_state=1)
     said = ratings({"image_id": rated["image_id"], "label": rated["truth"]})
     table = precision.estimates(custom.headlines(own_people), said)
@@ -156,30 +156,30 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     (card,) = precision.answers.rated.findings(table)
     assert card.question == "What is the share perceived as female of m, estimated from annotations and judge combined?"
     assert f"As precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in card.card_text
-    # Of one group those of that group alone: by hand without weights.
+    # The estimates of a single group by hand, without weights.
     one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]
     f = (some["gender"] == "female").where(some["status"] == "judged").astype(float)
     truth, share = some["truth"] == "female", (one["gender"] == "female").mean()
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
-    # PPI++ with people whom the judge did not see: the share of annotators, and how the judge's differs among them.
+    # PPI++ with people unknown to the judge: the annotators' share, and the judge's difference on their subset.
     seen = f.notna()
     differs = (share - f[seen]).sum() / len(some)
     assert row["estimate"] == pytest.approx(100 * (truth.mean() + row["tuning"] * differs))
 
 
-def test_estimates_judge_without_annotators_counts_all_annotated_people(own_people):
-    # 80 people are annotated, of whom the judge sees fewer, and annotators are unsure of the last eight.
+def test_estimates_answer_counts_all_annotated_people(own_people):
+    # 80 people are annotated, the judge classifies fewer, and annotators are unsure of the last eight.
     rated = own_people.sample(80, random_state=2)
     label = np.where(np.arange(80) < 72, rated["truth"], "unsure")
     table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
     (card,) = precision.answers.rated.findings(table)
     assert card.n == 80 and card.n_unit == "annotated people"
-    assert card.details[0] == "72 of them have a clear label (female or male; yes or no)."
+    assert card.details[0] == "72 of the annotated people have a clear label (female or male; yes or no)."
     assert "assumes that annotators skip people independently" in card.details[-1]
 
 
-def test_estimates_people_of_one_image_are_one_observation(own_people):
+def test_estimates_cluster_people_by_image(own_people):
     alone = own_people.sort_values(["group", "prompt"])
     pairs = pd.concat([alone, alone.assign(position=2)], ignore_index=True)
     rated = alone.sample(100, random_state=3)
@@ -194,53 +194,53 @@ def test_estimates_people_of_one_image_are_one_observation(own_people):
     np.testing.assert_allclose(widths[1], widths[0], rtol=0.02)
 
 
-def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
+def test_attribute_headlines_match_table_and_are_corrected(tmp_path):
     rng = np.random.default_rng(11)
     rows, truth = [], {}
     for profession, prompt, k in itertools.product([f"p{j}" for j in range(8)], ("woman", "man"), range(9)):
         image = f"{prompt}-{profession}/{k}"
         truth[image] = rng.random() < (0.7 if prompt == "woman" else 0.3)
-        # The judge overlooks what one in four shows.
+        # The judge misses one in four.
         seen = truth[image] and rng.random() < 0.75
         rows.append(["m", prompt, profession, image, "suit;skirt" if seen else "suit", "tie" if k else ""])
     names = ["model", "prompt", "profession", "image_id", "attributes", "attributes_missing"]
     images = pd.DataFrame(rows, columns=names)
     shown = images["attributes"].str.contains("skirt").groupby([images["profession"], images["prompt"]]).mean()
     presence = shown.rename("share").reset_index().assign(model="m", attribute="skirt", n=9, reason="")
-    own = dalleval.attribute_difference(presence, tables.make_table([], "dalleval_printed_attributes"))
-    own = own[own["comparison"] == "woman - man"].iloc[0]
+    paper_table = dalleval.attribute_difference(presence, tables.make_table([], "dalleval_printed_attributes"))
+    paper_table = paper_table[paper_table["comparison"] == "woman - man"].iloc[0]
     (one,) = dalleval.attribute_headlines(images, ["", "skirt"])
-    assert one.value == pytest.approx(100 * own["difference"])
-    # Of nine images eight say nothing of a tie.
+    assert one.value == pytest.approx(100 * paper_table["difference"])
+    # Eight of nine images have no answer about a tie.
     (tie,) = dalleval.attribute_headlines(images, ["tie"])
     assert tie.cells["n"].tolist() == [1] * 16
     text = "image,question,annotator,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
-    said = precision.ratings(opened(tmp_path / "r.csv"))
+    said = precision.ratings(annotated_pipeline(tmp_path / "r.csv"))
     assert set(said["label"]) == {"yes", "no"}
-    found = precision.estimates([one], said).set_index("estimator")
-    # Where all are rated, it is what annotators say.
-    known = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
-    assert found.loc["both", "estimate"] == pytest.approx(100 * (known["woman"] - known["man"]))
-    assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
+    result = precision.estimates([one], said).set_index("estimator")
+    # With all images annotated, the estimate equals the annotations.
+    true_shares = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
+    assert result.loc["both", "estimate"] == pytest.approx(100 * (true_shares["woman"] - true_shares["man"]))
+    assert result.loc["both", "estimate"] != pytest.approx(result.loc["judge", "estimate"])
     (tmp_path / "r.csv").write_text("image,question,annotator,label\na,skirt,r,female\n")
     with pytest.raises(InputError, match="'female' in data row 1, which is not a label of the question 'skirt'"):
-        precision.ratings(opened(tmp_path / "r.csv"))
+        precision.ratings(annotated_pipeline(tmp_path / "r.csv"))
 
 
-def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
+def test_estimates_without_annotations_use_judge_only(own_people):
     table = precision.estimates(custom.headlines(own_people), ratings([]).head(0))
     others = table[table["estimator"] != "judge"]
     assert others["estimate"].isna().all()
-    assert set(others["reason"]) == {f"no generated image of {what} is annotated" for what in ("it", "this group")}
+    assert set(others["reason"]) == {f"no generated image{which} is annotated" for which in ("", " of this group")}
     assert precision.answers.rated.findings(table) == []
     parts = precision.components(custom.headlines(own_people), table).set_index("part")
-    assert parts.loc["judge", "reason"] == "no ratings" and parts.loc["group", "percent"] == 0
+    assert parts.loc["judge", "reason"] == "no annotations" and parts.loc["group", "percent"] == 0
     assert parts["percent"].sum() == pytest.approx(100)
 
 
-def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
+def test_estimates_without_judged_people_have_reason(own_people):
     people = own_people.assign(status="no_face", gender="")
     table = precision.estimates(custom.headlines(people), ratings([]).head(0))
     assert len(table) and table["estimate"].isna().all()
@@ -248,27 +248,27 @@ def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
     assert len(precision.figures.estimates(table).axes) == 1
 
 
-# -- ratings of a part, and how they are drawn -------------------------------------------------------------
+# -- the annotated subset and its sampling ------------------------------------------------------------------
 
 
-def opened(file):
-    """Return what a measure sees of a pipeline with a file of annotations."""
+def annotated_pipeline(file):
+    """Return a minimal pipeline with a file of annotations."""
     judging = SimpleNamespace(annotations=str(file))
     return SimpleNamespace(settings=SimpleNamespace(judging=judging), image_folder=None)
 
 
-def test_ratings_in_either_form_have_votes_and_probabilities(tmp_path):
+def test_ratings_read_long_and_wide_files(tmp_path):
     long = "image,source,occupation,model,probability,annotator,label\n"
     long += "a/0,generated,nurse,m,0.5,r1,f\na/0,generated,nurse,m,0.5,r2,female\n"
     long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
-    found = precision.ratings(opened(tmp_path / "long.csv"))
+    result = precision.ratings(annotated_pipeline(tmp_path / "long.csv"))
     rows = [["a/0", "female", 2, 0.5], ["b/0", "unannotated", 0, 0.25]]
-    assert found[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
+    assert result[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
-    found = precision.ratings(opened(tmp_path / "wide.csv"))
-    assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()
-    assert precision.ratings(opened("")).empty
+    result = precision.ratings(annotated_pipeline(tmp_path / "wide.csv"))
+    assert list(result["label"]) == ["tie", "male"] and result["probability"].isna().all()
+    assert precision.ratings(annotated_pipeline("")).empty
 
 
 def test_weights_are_inverse_probabilities():
@@ -283,27 +283,27 @@ def images_of(sizes):
     return pd.DataFrame({"image_id": [f"i{k}" for k in range(len(names))], "source": "generated", "occupation": names})
 
 
-def test_probabilities_of_turns_by_hand():
-    drawn = sample.draw(images_of({"a": 2, "b": 18, "c": 30}), 11, seed=0)
-    # Three whole turns give a 2 (all it has), b and c 3 each; the three left go to b and c, of which one by chance.
-    by = drawn.groupby("occupation")["probability"].first()
+def test_draw_probabilities_by_hand():
+    sampled_images = sample.draw(images_of({"a": 2, "b": 18, "c": 30}), 11, seed=0)
+    # Three full rounds give a 2 (all of it), b and c 3 each; the other three go to b and c, one of them at random.
+    by = sampled_images.groupby("occupation")["probability"].first()
     assert by["a"] == 1
     assert by["b"] == pytest.approx(4.5 / 18) and by["c"] == pytest.approx(4.5 / 30)
 
 
 @pytest.mark.long
-def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
+def test_annotations_option_is_checked_before_run(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.make_parameters(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
     assert asked["settings"]["judging"]["annotations"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
-    given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
-    given += ["--notebooks-dir", str(root / "notebooks")]
+    arguments = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    arguments += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
         ("triplets", r"judging\.annotations has no effect here"),
         ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
-        assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
+        assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *arguments]) == 2
         assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
     settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})

@@ -14,7 +14,7 @@ def annotations(rows):
     return frame.assign(model="m", source="generated")
 
 
-def test_question_shares_with_one_annotation_per_image_are_wilsons():
+def test_question_shares_of_single_annotations_are_wilson():
     rows = [(f"i{k}", "nurse", "hat", "yes") for k in range(6)] + [(f"j{k}", "pilot", "hat", "no") for k in range(3)]
     rows += [("k", "pilot", "hat", "unsure"), ("l", "pilot", "hat", ""), ("i0", "nurse", "", "female")]
     table = question_shares(annotations(rows)).set_index(["group", "answer"])
@@ -28,7 +28,7 @@ def test_question_shares_with_one_annotation_per_image_are_wilsons():
     assert table.loc[("pilot", "yes"), ["value", "n", "n_images"]].tolist() == [0, 3, 3]
 
 
-def test_question_shares_of_several_annotators_of_an_image_are_one_cluster():
+def test_question_shares_cluster_annotators_by_image():
     # Three annotators agree on each of 8 images: 24 answers are worth 8.
     rows = [(f"i{k}", "nurse", "hat", "yes" if k % 2 else "no") for k in range(8)]
     once = question_shares(annotations(rows)).set_index(["group", "answer"])
@@ -38,7 +38,7 @@ def test_question_shares_of_several_annotators_of_an_image_are_one_cluster():
     assert thrice.loc[("all", "yes"), "n"] == 24
 
 
-def test_question_shares_of_a_scale_are_its_mean():
+def test_question_shares_of_scale_are_mean():
     rows = [("a", "nurse", "skin tone", "2"), ("a", "nurse", "skin tone", "4"), ("b", "nurse", "skin tone", "10")]
     rows += [("c", "nurse", "skin tone", "8"), ("c", "nurse", "skin tone", "unsure")]
     table = question_shares(annotations(rows)).query("group == 'all'").set_index("answer")

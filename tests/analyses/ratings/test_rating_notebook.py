@@ -1,4 +1,4 @@
-"""The rating notebook, cell by cell, on made-up images whose truth and judgements are known."""
+"""The annotation notebook, cell by cell, on synthetic images with known ground truth and judgements."""
 
 import json
 import re
@@ -22,7 +22,7 @@ OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
 
 
 def judgements_of(kind):
-    """Every second image shows a woman; the judge turns every tenth away and errs on every 20th."""
+    """Every second image shows a woman; the judge rejects every tenth and errs on every 20th."""
     k = np.arange(240)
     female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
     said = np.where(female == right, "female", "male")
@@ -34,7 +34,7 @@ def judgements_of(kind):
 
 
 class MadeUp(module.Study):
-    """A study whose images are arrays, with shares of one model and of a printed one."""
+    """A study on arrays as images, with shares of one measured and one printed model."""
 
     pipeline = types.SimpleNamespace(label="mini", training_domain="drawings")
 
@@ -83,17 +83,17 @@ def findings(tmp_path):
     return json.loads((tmp_path / "out" / "records.json").read_text())["findings"]
 
 
-def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects(execute, tmp_path):
+def test_rating_notebook_without_file_simulates_annotators(execute, tmp_path):
     space = execute(simulated_error_rate=0.0, simulated_unsure_rate=0.0)
-    # 30 of each source; the truth of generated images is not known.
+    # 30 of each source; generated images have no ground truth.
     assert space["labelled"]["source"].value_counts().to_dict() == {"training": 30}
-    found = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
-    assert found.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
-    judge = found.loc[("judge_agreement", "female/male", "all")]
-    drawn = [i for i in space["drawn"]["image_id"] if i.startswith("training")]
-    wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
+    result = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
+    assert result.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
+    judge = result.loc[("judge_agreement", "female/male", "all")]
+    sampled_ids = [i for i in space["drawn"]["image_id"] if i.startswith("training")]
+    wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in sampled_ids)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
-    # Who rated is said with what they said.
+    # The annotators are stated with their annotations.
     assert findings(tmp_path)[0]["details"][0].startswith(
         "SIMULATED annotations, not by people: 7 simulated annotators"
     )
@@ -101,22 +101,22 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
     errors = read(tmp_path, "calibration_error").query("reference == 'truth'")
     assert set(errors["quantity"]) == {"gender: training"}
-    # Of 240 training images, those of k % 20 == 4 (12, all women) are called male; every tenth, a man, is turned away.
+    # Of 240 training images, those of k % 20 == 4 (12, all women) are labelled male; every tenth, a man, is rejected.
     of_all = errors[errors["subject"] == "all"].set_index("measure")["value"]
     assert of_all["sensitivity"] == pytest.approx(100 * 108 / 120) and of_all["specificity"] == 100
     assert of_all["classified_male"] == pytest.approx(80)
     corrected = read(tmp_path, "calibration_corrected")
     assert set(corrected["model"]) == {"mini"} and len(corrected) == 8
     training, generated = (corrected[corrected["quantity"] == f"gender: {of}"] for of in ("training", "generated"))
-    # 40% were called female, and so are 90% of women and no man: 44.4%.
-    everyone = training[training["subject_of_error"] == "all"]
-    assert (everyone["estimate_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
+    # 40% are labelled female, as are 90% of women and no man: 44.4%.
+    pooled_rows = training[training["subject_of_error"] == "all"]
+    assert (pooled_rows["estimate_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     assert set(generated["reason"]) == {UNKNOWN}
     # The last answers are of the judge.
     assert "Yes." in {f["answer"] for f in findings(tmp_path)[2:]}
 
 
-def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
+def test_rating_notebook_with_file_corrects_shares(execute, tmp_path):
     rows = ["image,source,occupation,ana,ben"]
     for kind, k in product(("training", "generated"), range(120)):
         label = "female" if k % 2 == 0 else "male"
@@ -126,27 +126,27 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     space = execute(annotations_file=str(path))
     assert space["collected"].kind == "annotations"
     assert findings(tmp_path)[0]["details"][0] == "Annotations come from ratings.csv: 2 annotators."
-    found = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
-    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the annotators say.
-    both = found.loc[("judge_agreement", "female/male", "all")]
+    result = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
+    # In each 120, 12 are rejected and 6 are misclassified: 102 of 108 agree with the annotators.
+    both = result.loc[("judge_agreement", "female/male", "all")]
     assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_annotators"] == 2
     corrected = read(tmp_path, "calibration_corrected")
     assert (corrected["reason"] == "").all() and corrected["estimate_corrected"].notna().all()
 
 
 @pytest.mark.parametrize("show_faces", [False, True])
-def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_path, monkeypatch, show_faces):
+def test_rating_notebook_reads_answers_of_its_page(execute, tmp_path, monkeypatch, show_faces):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(MadeUp, "real_faces", True)
     space = execute(output_dir="", show_faces=show_faces)
     text = space["page"].path.read_text(encoding="utf-8")
     (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(block)
-    # Faces of people that training images show are on it where they are asked for alone.
-    wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
+    # Faces in training images are on the page only if requested.
+    expected_rows = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
     header = ["image_id", "position", "question", "probability", "source", "occupation"]
-    assert data["header"] == header and len(data["pictures"]) == len(wanted)
-    assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
+    assert data["header"] == header and len(data["pictures"]) == len(expected_rows)
+    assert [row[0] for row in data["rows"]] == list(expected_rows["image_id"])
     if show_faces:
         return
     folder = tmp_path / "answers"

@@ -1,4 +1,4 @@
-"""Tables, answers and figures of a user's own ratings, against values worked out by hand."""
+"""Tables, answers and figures of a user's annotations, compared with values by hand."""
 
 from types import SimpleNamespace
 
@@ -19,14 +19,14 @@ from biaslab.study import Study
 DEFINITIONS = ["paper", "all", "signed"]
 # Female of ten images in training and generated, and the amplification that follows:
 # nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
-# lean 40 - 60 = -20 (its lean flips: left out by the paper's definition); maid has generated images only.
+# direction 40 - 60 = -20 (direction flips: excluded by the paper's definition); maid has generated images only.
 BOTH = {"nurse": (8, 9), "carpenter": (2, 1), "clerk": (6, 4)}
 FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "generated"), both, strict=True)}
 FEMALE["maid", "generated"] = 10
 
 
 def unanimous(annotators: int = 2) -> pd.DataFrame:
-    """Return wide ratings in which all annotators agree on each image."""
+    """Return wide annotations in which all annotators agree on each image."""
     rows = [(o, source, i, "female" if i < n else "male") for (o, source), n in FEMALE.items() for i in range(10)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "image", "label"])
     frame["image"] = frame["occupation"] + frame["source"] + frame["image"].astype(str)
@@ -38,7 +38,7 @@ DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that reads ratings, or shares, from a file with the content given."""
+    """Return a function that reads annotations or shares from a file with this content."""
 
     def _read(content: pd.DataFrame | str, model: str = "all") -> AnnotatedImages:
         path = tmp_path / "ratings.csv"
@@ -50,7 +50,7 @@ def read(tmp_path):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """Return what follows from ratings in which all agree."""
+    """Return the tables of unanimous annotations."""
     path = tmp_path_factory.mktemp("usual") / "ratings.csv"
     unanimous().to_csv(path, index=False)
     rated = ratings.read(path).of_model("all")
@@ -74,7 +74,7 @@ def agreement(rated: AnnotatedImages) -> pd.DataFrame:
 
 
 @pytest.mark.long
-def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
+def test_amplification_by_hand_with_flip_and_missing_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
         {"paper": (10 + 10) / 2, "all": (10 + 10 + 0) / 3, "signed": (10 + 10 - 20) / 3}, abs=1e-9
@@ -84,7 +84,7 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     assert set(table["model"] + table["approach"] + table["prompt"]) == {"unnamednaiveannotations"}
 
 
-def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
+def test_amplification_is_equal_for_long_file_and_shares(read, usual):
     long = unanimous().melt(["image", "source", "occupation"], var_name="annotator", value_name="label")
     shares = [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()]
     shares = pd.DataFrame(shares, columns=["occupation", "source", "percent_female", "n"])
@@ -92,7 +92,7 @@ def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(
         pd.testing.assert_frame_equal(usual.amplification, amplification(read(content)))
 
 
-def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
+def test_sensitivity_without_disagreement_is_constant(usual):
     table = usual.sensitivity
     assert set(table["rule"]) == {*RULES, "annotator r1", "annotator r2"}
     spread = table.groupby("definition")["amplification"].agg(np.ptp)
@@ -122,7 +122,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_a_rule_weighs_images(name):
+def test_rules_weigh_votes_by_hand(name):
     images = pd.DataFrame({"label": LABEL, "source": ["training", "generated"] * 3 + ["training"]})
     assert set(BY_HAND) == set(RULES)
     female, male = RULES[name][2](VOTES, images)
@@ -146,7 +146,7 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
 
 @pytest.fixture(scope="module")
 def noisy() -> pd.DataFrame:
-    """Return ratings by three annotators who err, with gaps: training and generated alike."""
+    """Return annotations by three annotators with errors and gaps, for training and generated images."""
     rng = np.random.default_rng(11)
     truth = rng.choice(["female", "male"], 400)
     frame = pd.DataFrame({"image": np.arange(400), "source": np.tile(["training", "generated"], 200)})
@@ -162,9 +162,9 @@ def alpha(frame: pd.DataFrame, labels: list[str]) -> float:
     return krippendorff.alpha(codes.T, level_of_measurement="nominal", value_domain=range(len(labels)))
 
 
-def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
-    opened = read(noisy)
-    table = agreement(opened).set_index(["statistic", "labels"])
+def test_agreement_matches_krippendorff_library(read, noisy):
+    annotated_images = read(noisy)
+    table = agreement(annotated_images).set_index(["statistic", "labels"])
     three, two = ["female", "male", "unsure"], ["female", "male"]
     row = table.loc[("krippendorff_alpha", "female/male/unsure")]
     assert row["value"] == pytest.approx(alpha(noisy, three))
@@ -175,7 +175,7 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
     assert len(table) == 6 and table.index.is_unique
 
 
-def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
+def test_agreement_of_one_annotator_or_label_has_reason(read):
     table = agreement(read(unanimous(annotators=1)))
     assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_annotators"] == 1).all()
     female = unanimous().assign(r1="female", r2="female")
@@ -187,26 +187,26 @@ def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
 # -- shares, one source, models --------------------------------------------------------------------------
 
 
-def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
-    opened = read("occupation,source,percent_female,n\nnurse,training,80,10\nnurse,generated,90,10\n")
-    table = agreement(opened)
+def test_agreement_of_shares_file_is_missing(read):
+    annotated_images = read("occupation,source,percent_female,n\nnurse,training,80,10\nnurse,generated,90,10\n")
+    table = agreement(annotated_images)
     assert len(table) == 6 and table["value"].isna().all()
     assert table["reason"].unique().tolist() == ["the file contains shares, not annotations"]
-    assert sensitivity(opened).empty
-    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file contains shares")
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
+    assert sensitivity(annotated_images).empty
+    assert text(figures.outcomes(ratings.outcomes(annotated_images)))[0].startswith("The file contains shares")
+    assert text(figures.sensitivity(sensitivity(annotated_images)))[0].startswith("There are no annotations")
 
 
 @pytest.mark.long
-def test_one_source_alone_still_gives_shares_and_agreement(read):
+def test_outcomes_and_agreement_of_one_source(read):
     only = unanimous()[lambda f: f["source"] == "training"]
-    opened = read(only)
-    table = amplification(opened)
-    assert table.empty and answered(table) == []
-    assert set(ratings.outcomes(opened)["reason"]) == {"no generated images of this occupation"}
-    assert agreement(opened)["value"].notna().all()
-    figures.percent_female(ratings.outcomes(opened))
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
+    annotated_images = read(only)
+    table = amplification(annotated_images)
+    assert table.empty and answer_findings(table) == []
+    assert set(ratings.outcomes(annotated_images)["reason"]) == {"no generated images of this occupation"}
+    assert agreement(annotated_images)["value"].notna().all()
+    figures.percent_female(ratings.outcomes(annotated_images))
+    assert text(figures.sensitivity(sensitivity(annotated_images)))[0].startswith("There are no annotations")
 
 
 def two_models() -> pd.DataFrame:
@@ -219,10 +219,10 @@ def two_models() -> pd.DataFrame:
 
 
 @pytest.mark.long
-def test_models_share_training_images_and_can_be_looked_at_alone(read):
+def test_of_model_includes_shared_training_images(read):
     both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
     assert both["A", "paper"] == pytest.approx(10)
-    # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
+    # B reversed: nurse 80 -> 10: -70 in the training direction, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
     assert both["B", "signed"] == pytest.approx((-70 - 70 + 0) / 3)
     alone = read(two_models(), model="B")
     assert set(amplification(alone)["model"]) == {"B"}
@@ -237,34 +237,34 @@ def test_models_share_training_images_and_can_be_looked_at_alone(read):
 # -- answers ---------------------------------------------------------------------------------------------
 
 
-def answered(table):
+def answer_findings(table):
     return ratings.answers.amplification.findings(ratings.by_definition(table))
 
 
 @pytest.mark.parametrize(
     ("p", "middle", "answer"),
     [
-        # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is no less than the second.
-        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it (Holm's correction)."),
-        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it (Holm's correction)."),
-        # One of three at p = 0.03: adjusted for the others nothing is shown.
+        # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is not below the second.
+        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0, they reduce it (Holm's correction)."),
+        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1, they reduce it (Holm's correction)."),
+        # One of three at p = 0.03: not significant after adjustment for the others.
         ((0.03, 0.5, 0.5), (5, 1, 1), "Not significantly by any definition (Holm's correction)."),
         ((np.nan,) * 3, (5, 1, 1), "Not tested."),
     ],
 )
-def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
+def test_amplification_answer_counts_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
         {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "annotations", "p": p,
          "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
-    (found,) = answered(table)
-    assert (found.supported_answer, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
-    assert found.is_significant == answer.startswith("By")
-    assert ("Too few occupations." in found.details) == np.isnan(p[0])
+    (result,) = answer_findings(table)
+    assert (result.supported_answer, result.model, result.n, len(result.marks)) == (answer, "", 12, 3)
+    assert result.is_significant == answer.startswith("By")
+    assert ("Too few occupations." in result.details) == np.isnan(p[0])
 
 
-# -- nothing decided, nothing to judge -------------------------------------------------------------------
+# -- files without decisions or perceived gender -----------------------------------------------------------
 
 
 def unsure() -> pd.DataFrame:
@@ -279,18 +279,18 @@ def with_questions() -> pd.DataFrame:
     return pd.concat([long.assign(question=""), long.assign(question="hat", label="yes")])
 
 
-def test_a_file_without_perceived_gender_is_refused_with_what_reads_it(read):
+def test_read_refuses_file_without_perceived_gender(read):
     with pytest.raises(InputError, match=r"no annotation of perceived gender.*question_shares"):
         read(with_questions().query("question == 'hat'"))
 
 
 @pytest.mark.long
-def test_without_a_decided_image_nothing_is_found(read):
-    opened = read(unsure())
-    assert amplification(opened).empty and answered(amplification(opened)) == []
-    table = sensitivity(opened)
+def test_sensitivity_of_all_unsure_has_reason(read):
+    annotated_images = read(unsure())
+    assert amplification(annotated_images).empty and answer_findings(amplification(annotated_images)) == []
+    table = sensitivity(annotated_images)
     row = table.set_index(["rule", "definition"]).loc[("majority", "paper")]
-    assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
+    assert np.isnan(row["amplification"]) and row["reason"] == "No image is included."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]
@@ -315,22 +315,22 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
     ],
     ids=["all unsure", "questions", "two models", "shares"],
 )
-def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
+def test_ratings_notebook_names_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)
-    found = notebook("paradox/ratings", annotations=str(tmp_path / "ratings.csv"))["findings"]
-    assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
-    # What the file does not hold is printed, and is no finding.
-    assert bool(found[1:]) == ("amplification" not in lacking)
+    result = notebook("paradox/ratings", annotations=str(tmp_path / "ratings.csv"))["findings"]
+    assert result[0]["main"] and "ratings.csv" in result[0]["question"] and result[0]["answer"] == first
+    # Missing parts of the file are printed, and are not findings.
+    assert bool(result[1:]) == ("amplification" not in lacking)
 
 
-def test_what_a_file_holds_is_told_for_one_model_alone(read):
+def test_describe_file_counts_images_by_model(read):
     def holds(rated):
-        (found,) = ratings.answers.contents.findings(ratings.describe_file(rated, "ratings.csv"))
-        return found
+        (result,) = ratings.answers.contents.findings(ratings.describe_file(rated, "ratings.csv"))
+        return result
 
-    found = holds(read(two_models(), model="B"))
-    assert found.answer == "70 images of 4 occupations, annotated by 2 annotators."
-    assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
+    result = holds(read(two_models(), model="B"))
+    assert result.answer == "70 images of 4 occupations, annotated by 2 annotators."
+    assert result.details == ("Images: 30 training, 40 generated. Models: B.",)
     both, alone = holds(read(SHARES)), holds(read(SHARES, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
     assert both.answer == "Shares of 1 occupation from 60 images." and both.details == ("Models: A, B.",)
@@ -344,19 +344,19 @@ def text(figure) -> list[str]:
     return [t.get_text() for ax in figure.axes for t in ax.texts]
 
 
-def drawn(ax, marker: str) -> np.ndarray:
+def marker_points(ax, marker: str) -> np.ndarray:
     """Return the points drawn with ``marker``, as (points, 2)."""
     lines = [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
     return np.concatenate(lines) if lines else np.empty((0, 2))
 
 
 def places(ax, marker: str) -> dict[str, float]:
-    """Return where markers stand across, by the name of their row without the numbers of images."""
+    """Return horizontal positions of markers by row name without the numbers of images."""
     rows = dict(enumerate(label.get_text().split("  (")[0] for label in ax.get_yticklabels()))
-    return {rows[round(y)]: x for x, y in drawn(ax, marker)}
+    return {rows[round(y)]: x for x, y in marker_points(ax, marker)}
 
 
-def test_shares_are_drawn_by_source_with_their_n(usual):
+def test_percent_female_figure_shows_sources_and_n(usual):
     (ax,) = figures.percent_female(usual.outcomes).axes
     # By share in training: nurse 80, clerk 60, carpenter 20; maid has none and comes last.
     named = ["nurse  (10 / 10)", "clerk  (10 / 10)", "carpenter  (10 / 10)", "maid  (0 / 10)"]
@@ -366,7 +366,7 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
 
 
 @pytest.mark.long
-def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
+def test_sensitivity_figure_has_every_rule_per_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
     # Without disagreement every rule and annotator gives the same.
@@ -374,22 +374,22 @@ def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):
         for marker, n in (("o", 5), ("s", 4), ("D", 2)):
-            points = drawn(ax, marker)
+            points = marker_points(ax, marker)
             assert len(points) == n
             np.testing.assert_allclose(points[:, 0], value, atol=1e-9)
     assert len(figures.sensitivity(sensitivity(read(two_models()))).axes) == 6
 
 
 @pytest.mark.long
-def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
+def test_figures_escape_hostile_names(read, tmp_path):
     frame = unanimous().rename(columns={"r1": "$r_1$", "r2": "a\\b"})
     frame["occupation"] = frame["occupation"].map(lambda o: {"nurse": "$\\frac{$", "maid": "<b>&" * 30}.get(o, o))
-    opened = read(frame)
-    outcomes = ratings.outcomes(opened)
+    annotated_images = read(frame)
+    outcomes = ratings.outcomes(annotated_images)
     shares = figures.percent_female(outcomes)
     labels = [label.get_text() for label in shares.axes[0].get_yticklabels()]
     assert "$\\frac{$  (10 / 10)" in labels and max(map(len, labels)) <= 60
-    for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(opened))):
+    for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(annotated_images))):
         figure.draw_without_rendering()  # fails on text taken for a formula
     study = Study(tmp_path / "out", source="annotations", annotations=str(tmp_path / "ratings.csv"))
     study.show("ratings_percent_female", shares, confidence=0.95)

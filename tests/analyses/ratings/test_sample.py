@@ -1,4 +1,4 @@
-"""Rating by people: the sample, and agreement by hand."""
+"""Human annotation: the sample, and agreement by hand."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ OCCUPATIONS = ("nurse", "pilot", "baker")
 
 @pytest.fixture
 def judgements():
-    """30 training images (10 for each occupation) and 6 generated ones; of each source the last was not judged."""
+    """30 training images (10 per occupation) and 6 generated ones; the last of each source is not judged."""
     out = {}
     for source, n in (("training", 30), ("generated", 6)):
         rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "status": "judged"})
@@ -29,40 +29,40 @@ def judgements():
 
 
 @pytest.fixture
-def every(judgements):
+def all_judgements(judgements):
     return pd.concat([table.assign(source=source) for source, table in judgements.items()], ignore_index=True)
 
 
 @pytest.fixture
-def drawn(judgements):
+def sample_rows(judgements):
     """12 images of the sample of a notebook."""
     return draw(candidates(judgements)[["image_id", "source", "occupation"]], 12, seed=1)
 
 
-def test_the_sample_is_spread_over_sources_and_occupations(judgements):
+def test_draw_spreads_over_sources_and_occupations(judgements):
     images = candidates(judgements)
-    found = draw(images, 16, seed=3)
+    result = draw(images, 16, seed=3)
     # Half and half would be 8 and 8; there are only 5 generated images to judge, so training gives 11.
-    assert Counter(found["source"]) == {"training": 11, "generated": 5}
+    assert Counter(result["source"]) == {"training": 11, "generated": 5}
     # 11 of training over three occupations: 4, 4 and 3.
-    training = Counter(found.loc[found["source"] == "training", "occupation"])
+    training = Counter(result.loc[result["source"] == "training", "occupation"])
     assert sorted(training.values()) == [3, 4, 4]
-    assert len(found) == 16 and found["image_id"].is_unique
-    pd.testing.assert_frame_equal(found, draw(images, 16, seed=3))
-    assert list(found["image_id"]) != list(draw(images, 16, seed=4)["image_id"])
+    assert len(result) == 16 and result["image_id"].is_unique
+    pd.testing.assert_frame_equal(result, draw(images, 16, seed=3))
+    assert list(result["image_id"]) != list(draw(images, 16, seed=4)["image_id"])
     # An image of two occupations is drawn once.
-    found = draw(pd.concat([images, images.assign(occupation="clerk")], ignore_index=True), 1000, seed=0)
-    assert len(found) == 34 and found["image_id"].is_unique
+    result = draw(pd.concat([images, images.assign(occupation="clerk")], ignore_index=True), 1000, seed=0)
+    assert len(result) == 34 and result["image_id"].is_unique
     with pytest.raises(ParameterError, match="n, the number of images to annotate, is 0"):
         draw(images, 0, seed=0)
     assert draw(images[:0], 5, seed=0).empty
 
 
-def test_made_up_raters_err_as_often_as_they_are_told(judgements):
-    drawn = draw(candidates(judgements)[["image_id", "source", "occupation"]], 34, seed=1)
-    truth = pd.Series("female", index=drawn["image_id"])
+def test_simulate_error_rates_match_parameters(judgements):
+    sample_rows = draw(candidates(judgements)[["image_id", "source", "occupation"]], 34, seed=1)
+    truth = pd.Series("female", index=sample_rows["image_id"])
     truth.iloc[:4] = "neither"
-    made = sample.simulate(drawn, truth.iloc[:30], 60, seed=0, error=0.2, unsure=0.1)
+    made = sample.simulate(sample_rows, truth.iloc[:30], 60, seed=0, error=0.2, unsure=0.1)
     assert made["annotator"].unique().tolist() == [f"simulated-{k}" for k in range(1, 61)]
     table = made["label"].to_numpy().reshape(60, 34).T
     assert set(table[:4].flat) == {"unsure"} and set(table[30:].flat) == {""}
@@ -72,15 +72,15 @@ def test_made_up_raters_err_as_often_as_they_are_told(judgements):
     assert counts["male"] / n == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / n))
     assert counts["unsure"] / n == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / n))
     with pytest.raises(ParameterError, match=r"error is 0\.9"):
-        sample.simulate(drawn, truth, seed=0, error=0.9, unsure=0.2)
+        sample.simulate(sample_rows, truth, seed=0, error=0.9, unsure=0.2)
 
 
-def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
-    truth = pd.Series("female", index=drawn["image_id"])[:5]
+def test_collect_prefers_file_to_simulated_annotators(sample_rows, tmp_path):
+    truth = pd.Series("female", index=sample_rows["image_id"])[:5]
     for none in ({}, {"truth": truth, "simulated": 0}):
-        found = sample.collect(drawn, seed=1, **none)
-        assert found.annotations.empty and found.note.startswith("No annotations yet: the sample has 12")
-    made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
+        result = sample.collect(sample_rows, seed=1, **none)
+        assert result.annotations.empty and result.note.startswith("No annotations yet: the sample has 12")
+    made = sample.collect(sample_rows, truth=truth, seed=1, simulated=3, error=0, unsure=0)
     assert made.kind == "simulated" and made.note.startswith(
         "SIMULATED annotations, not by people: 3 simulated annotators"
     )
@@ -88,18 +88,18 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
     assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
-    assert sample.collect(drawn, path, truth, seed=1).note == "Annotations come from r.csv: 2 annotators."
+    assert sample.collect(sample_rows, path, truth, seed=1).note == "Annotations come from r.csv: 2 annotators."
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
     with pytest.raises(InputError, match="no column 'image_id'"):
-        sample.collect(drawn, path, seed=1)
+        sample.collect(sample_rows, path, seed=1)
 
 
-def test_truth_as_a_notebook_gives_it(judgements):
+def test_truth_of_judgements_counts_images_once(judgements):
     assert sample.truth(judgements).empty
-    told = judgements["training"].assign(truth_gender=["female", None] * 15)
-    # An image that stands there twice counts once.
-    found = sample.truth({"training": pd.concat([told, told[:2]]), "generated": judgements["generated"]})
-    assert Counter(found) == {"female": 15, "neither": 15}
+    truth_rows = judgements["training"].assign(truth_gender=["female", None] * 15)
+    # A repeated image counts once.
+    result = sample.truth({"training": pd.concat([truth_rows, truth_rows[:2]]), "generated": judgements["generated"]})
+    assert Counter(result) == {"female": 15, "neither": 15}
 
 
 def write(path, *rows):
@@ -107,8 +107,8 @@ def write(path, *rows):
     return annotations.read(path)
 
 
-def test_agreement_by_hand(every, tmp_path):
-    # The judge says female of even images, male of odd ones.
+def test_agreement_by_hand(all_judgements, tmp_path):
+    # The judge labels even images female and odd ones male.
     rated = write(
         tmp_path / "r.csv",
         "t0,training,nurse,female,female,female",  # as the judge
@@ -117,40 +117,40 @@ def test_agreement_by_hand(every, tmp_path):
         "g0,generated,nurse,unsure,unsure,female",  # the annotators are unsure
         "g1,generated,pilot,male,female,",  # a tie
     )
-    table = agreement(rated, annotations.votes(rated), every, seed=0, replicates=200)
-    found = table.set_index(["statistic", "labels", "subset"])
-    two = found.loc[("judge_agreement", "female/male", "all")]
+    table = agreement(rated, annotations.votes(rated), all_judgements, seed=0, replicates=200)
+    result = table.set_index(["statistic", "labels", "subset"])
+    two = result.loc[("judge_agreement", "female/male", "all")]
     assert two["value"] == pytest.approx(100 * 2 / 3) and two["n_items"] == 3 and two["paper_text_value"] == 98
-    three = found.loc[("judge_agreement", "female/male/unsure", "all")]
+    three = result.loc[("judge_agreement", "female/male/unsure", "all")]
     assert three["value"] == pytest.approx(50) and three["n_items"] == 4 and np.isnan(three["paper_text_value"])
-    none = found.loc[("judge_agreement", "female/male", "generated")]
+    none = result.loc[("judge_agreement", "female/male", "generated")]
     assert np.isnan(none["value"]) and none["n_items"] == 0 and none["reason"].startswith("no image has both")
     # Krippendorff, female/male, over t0 (fff), t1 (mm), t2 (mmf), g1 (mf). Disagreeing ordered pairs over (annotators -
     # 1): 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) =
     # 0.28.
-    alpha = found.loc[("krippendorff_alpha", "female/male", "all")]
+    alpha = result.loc[("krippendorff_alpha", "female/male", "all")]
     assert alpha["value"] == pytest.approx(0.28) and alpha["n_items"] == 4 and alpha["n_annotators"] == 3
-    wrong = sample.disagreements(rated, every)
-    # The judge gave g1 0.02 and the others 0.95: it was surest of g1.
+    wrong = sample.disagreements(rated, all_judgements)
+    # The judge gave g1 0.02 and the others 0.95: it was most confident about g1.
     assert list(wrong["image_id"]) == ["g1", "t2", "g0"]
 
 
-def test_nothing_rated_gives_rows_with_a_reason(drawn, every):
-    nothing = sample.collect(drawn, seed=0).annotations
-    found = agreement(nothing, annotations.votes(nothing), every, seed=0)
+def test_agreement_without_annotations_has_reason(sample_rows, all_judgements):
+    nothing = sample.collect(sample_rows, seed=0).annotations
+    result = agreement(nothing, annotations.votes(nothing), all_judgements, seed=0)
     # Three statistics of annotators and that of the judge, by two sets of labels and three subsets.
-    assert len(found) == 24 and (found["reason"] == NOT_ANNOTATED).all() and found["value"].isna().all()
-    assert sample.votes(nothing).empty and sample.disagreements(nothing, every).empty
+    assert len(result) == 24 and (result["reason"] == NOT_ANNOTATED).all() and result["value"].isna().all()
+    assert sample.votes(nothing).empty and sample.disagreements(nothing, all_judgements).empty
 
 
-def test_collect_file_without_source_and_occupation_takes_those_of_the_sample(drawn, tmp_path):
+def test_collect_completes_source_and_occupation(sample_rows, tmp_path):
     path = tmp_path / "r.csv"
-    known = drawn.set_index("image_id").loc[list(drawn["image_id"][:3])]
-    path.write_text("image_id,ana\n" + "".join(f"{image_id},female\n" for image_id in known.index))
-    found = sample.collect(drawn, path, seed=1).annotations.set_index("image_id")
-    assert found["source"].to_dict() == known["source"].to_dict()
-    assert found["occupation"].to_dict() == known["occupation"].to_dict()
-    # Of an image that is not in the sample, the file has to say it.
+    known_rows = sample_rows.set_index("image_id").loc[list(sample_rows["image_id"][:3])]
+    path.write_text("image_id,ana\n" + "".join(f"{image_id},female\n" for image_id in known_rows.index))
+    result = sample.collect(sample_rows, path, seed=1).annotations.set_index("image_id")
+    assert result["source"].to_dict() == known_rows["source"].to_dict()
+    assert result["occupation"].to_dict() == known_rows["occupation"].to_dict()
+    # For an image outside the sample, the file must contain it.
     path.write_text("image_id,ana\nelsewhere,female\n")
     with pytest.raises(InputError, match="occupation of image 'elsewhere' is empty"):
-        sample.collect(drawn, path, seed=1)
+        sample.collect(sample_rows, path, seed=1)

@@ -1,4 +1,4 @@
-"""Headlines by several judges and their agreement, by hand; and the same images judged once more."""
+"""Headlines by several judges and their agreement, by hand; and the same images for every judge."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from biaslab.planning.plan import plan_of
 GENDERS = ["female", "male"]
 
 
-def labelled(counts):
+def labelled_people(counts):
     """Return people of custom prompts: by group and label, their number; an empty label is not classified."""
     rows = [
         {"group": group, "gender": gender, "image_id": f"{group}/{k}"}
@@ -29,15 +29,15 @@ def labelled(counts):
     return people.assign(status=np.where(people["gender"] == "", "uncertain", "judged"))
 
 
-def compared(first, other):
+def headline_pair(first, other):
     return list(custom.headlines(first)), {("a", "b"): list(custom.headlines(other))}
 
 
 def test_judge_headlines_changed_verdict_is_marked():
-    first = labelled({"nurse": {"female": 18, "male": 2}, "pilot": {"female": 17, "male": 3}})
+    first = labelled_people({"nurse": {"female": 18, "male": 2}, "pilot": {"female": 17, "male": 3}})
     other = first.assign(gender=np.where(np.arange(40) % 20 < 10, "female", "male"))
-    table = synthesis.judge_headlines(*compared(first, other)).set_index(["group", "judge"])
-    # Of 40 people 35 are female to a, and 20 to b.
+    table = synthesis.judge_headlines(*headline_pair(first, other)).set_index(["group", "judge"])
+    # Judge a labels 35 of 40 people female, judge b 20.
     assert table.loc[("all", "a"), ["estimate", "verdict", "changes_verdict"]].tolist() == [87.5, "above", 0]
     assert table.loc[("all", "b"), ["estimate", "verdict", "changes_verdict"]].tolist() == [50, "not_significant", 1]
     assert set(table["balanced"]) == {50} and set(table["reference"]) == {"a"}
@@ -47,24 +47,24 @@ def test_judge_headlines_changed_verdict_is_marked():
 
 
 def test_judge_headlines_equal_side_is_no_change():
-    first = labelled({"nurse": {"female": 18, "male": 2}})
-    other = labelled({"nurse": {"female": 17, "male": 2, "": 1}})
-    table = synthesis.judge_headlines(*compared(first, other)).query("group == 'all'").set_index("judge")
+    first = labelled_people({"nurse": {"female": 18, "male": 2}})
+    other = labelled_people({"nurse": {"female": 17, "male": 2, "": 1}})
+    table = synthesis.judge_headlines(*headline_pair(first, other)).query("group == 'all'").set_index("judge")
     assert table["changes_verdict"].tolist() == [0, 0] and table["n"].tolist() == [20, 19]
-    below = labelled({"nurse": {"female": 2, "male": 18}})
-    assert synthesis.judge_headlines(*compared(first, below))["verdict"].tolist()[:2] == ["above", "below"]
+    below = labelled_people({"nurse": {"female": 2, "male": 18}})
+    assert synthesis.judge_headlines(*headline_pair(first, below))["verdict"].tolist()[:2] == ["above", "below"]
 
 
 def test_judge_headlines_without_labels_is_inconclusive():
-    first = labelled({"nurse": {"female": 18, "male": 2}})
-    table = synthesis.judge_headlines(*compared(first, labelled({"nurse": {"": 20}})))
+    first = labelled_people({"nurse": {"female": 18, "male": 2}})
+    table = synthesis.judge_headlines(*headline_pair(first, labelled_people({"nurse": {"": 20}})))
     table = table[table["group"] == "all"].set_index("judge")
     assert table.loc["b", "verdict"] == "inconclusive" and np.isnan(table.loc["b", "changes_verdict"])
     assert synthesis.judge_headlines(list(custom.headlines(first)), {}).empty
 
 
-def test_judge_headlines_absent_from_another_judge_has_no_estimate():
-    first = labelled({"nurse": {"female": 18, "male": 2}})
+def test_judge_headlines_missing_judge_has_no_estimate():
+    first = labelled_people({"nurse": {"female": 18, "male": 2}})
     table = synthesis.judge_headlines(list(custom.headlines(first)), {("a", "b"): []}).set_index(["group", "judge"])
     row = table.loc[("all", "b")]
     assert np.isnan(row["estimate"]) and row["n"] == 0 and row["verdict"] == "inconclusive" and row["reason"]
@@ -73,7 +73,7 @@ def test_judge_headlines_absent_from_another_judge_has_no_estimate():
 
 
 @pytest.mark.parametrize(("professions", "verdict"), [(4, "inconclusive"), (12, "above")])
-def test_judge_headlines_takes_as_many_clusters_as_a_t_test(professions, verdict):
+def test_judge_headlines_of_few_clusters_is_inconclusive(professions, verdict):
     images = pd.DataFrame({"profession": np.repeat([f"p{k}" for k in range(professions)], 10)})
     ids = [f"i{k}" for k in images.index]
     images = images.assign(model="m", prompt="person", image_id=ids, status_judge="judged", gender_vqa="")
@@ -84,14 +84,14 @@ def test_judge_headlines_takes_as_many_clusters_as_a_t_test(professions, verdict
     assert set(synthesis.judge_headlines(headlines, {("a", "b"): headlines})["verdict"]) == {verdict}
 
 
-def test_judge_agreement_counts_people_whom_both_label():
-    first = labelled({"g": {"female": 10, "male": 4}, "h": {"male": 10, "": 2}})
+def test_judge_agreement_counts_people_labelled_by_both():
+    first = labelled_people({"g": {"female": 10, "male": 4}, "h": {"male": 10, "": 2}})
     other = first.copy()
-    # In g three of the women are men to b and one is unclear; in h one man is a woman, and both unclear ones are men.
+    # In g, b labels three of the women male and one unclear; in h, one man female and both unclear ones male.
     changed = {"g/0": "male", "g/1": "male", "g/2": "male", "g/3": "", "h/0": "female", "h/10": "male", "h/11": "male"}
     other["gender"] = other["image_id"].map(changed).fillna(other["gender"])
     other["status"] = np.where(other["gender"] == "", "uncertain", "judged")
-    table = synthesis.judge_agreement(*compared(first, other)).set_index(["subset", "group"])
+    table = synthesis.judge_agreement(*headline_pair(first, other)).set_index(["subset", "group"])
     assert table["percent"].to_dict() == pytest.approx(
         {
             ("all", "all"): 100 * 19 / 23,
@@ -113,21 +113,21 @@ def test_judge_agreement_counts_people_whom_both_label():
     assert table.loc["label", "kappa"].isna().all()
 
 
-def test_judge_agreement_annotated_subset_rests_on_its_people():
-    first = labelled({"g": {"female": 10, "male": 10}})
+def test_judge_agreement_uses_annotated_subset_only():
+    first = labelled_people({"g": {"female": 10, "male": 10}})
     other = first.assign(gender=first["gender"].where(first.index % 4 == 0, ""))
     other["status"] = np.where(other["gender"] == "", "unannotated", "judged")
-    row = synthesis.judge_agreement(*compared(first, other)).iloc[0]
+    row = synthesis.judge_agreement(*headline_pair(first, other)).iloc[0]
     assert row[["percent", "n", "n_people", "percent_classified"]].tolist() == [100, 5, 20, 25]
 
 
 def test_judge_agreement_many_groups_are_pooled():
-    first = labelled({f"g{k}": {"female": 1, "male": 1} for k in range(13)})
-    table = synthesis.judge_agreement(*compared(first, first))
+    first = labelled_people({f"g{k}": {"female": 1, "male": 1} for k in range(13)})
+    table = synthesis.judge_agreement(*headline_pair(first, first))
     assert table["subset"].tolist() == ["all", "label", "label"]
 
 
-def test_judge_agreement_people_of_one_image_are_a_cluster():
+def test_judge_agreement_clusters_people_by_image():
     rows = [("alone", f"i{k}", 1, GENDERS[k % 2]) for k in range(20)]
     rows += [("pair", f"p{k}", place, GENDERS[k % 2]) for k in range(20) for place in (1, 2)]
     people = pd.DataFrame(rows, columns=["prompt", "image_id", "position", "gender"])
@@ -136,30 +136,30 @@ def test_judge_agreement_people_of_one_image_are_a_cluster():
     other = people.assign(
         gender=people["gender"].where(~swapped, people["gender"].map({"female": "male", "male": "female"}))
     )
-    table = synthesis.judge_agreement(*compared(people, other)).query("subset == 'group'").set_index("group")
+    table = synthesis.judge_agreement(*headline_pair(people, other)).query("subset == 'group'").set_index("group")
     assert table["percent"].tolist() == [50, 50] and table["n"].tolist() == [20, 40]
-    # Two people of an image agree alike, so that they count once.
+    # Two people of an image agree or differ together, so they count once.
     assert table.loc["pair", "ci_low"] == pytest.approx(table.loc["alone", "ci_low"], abs=1)
 
 
-def test_pipelines_by_judge_ask_for_the_same_images_and_no_more(tmp_path):
+def test_pipelines_by_judge_request_same_images(tmp_path):
     prompts = tmp_path / "own.csv"
     prompts.write_text("prompt,group,n\na photo of the face of a nurse,nurse,2\n")
-    given = {"judging": {"extra_judges": ["vqa:mini-vqa", "mini-clip"], "gender": "mini-clip"}}
-    given |= {"custom": {"prompts_file": str(prompts)}, "compute": {"cache": str(tmp_path / "store")}}
-    given["paired"] = {"n_occupations": 1, "power_samples": 1, "three_person_prompts": 1, "single_images": 1}
-    pipeline = Pipeline("world", Settings.from_mapping(given), progress=False)
+    settings_mapping = {"judging": {"extra_judges": ["vqa:mini-vqa", "mini-clip"], "gender": "mini-clip"}}
+    settings_mapping |= {"custom": {"prompts_file": str(prompts)}, "compute": {"cache": str(tmp_path / "store")}}
+    settings_mapping["paired"] = {"n_occupations": 1, "power_samples": 1, "three_person_prompts": 1, "single_images": 1}
+    pipeline = Pipeline("world", Settings.from_mapping(settings_mapping), progress=False)
     reference, others = pipelines_by_judge(pipeline, "custom")
     assert reference == "mini-clip" and list(others) == ["vqa:mini-vqa"]
     other = others["vqa:mini-vqa"]
     for table in ("custom_people", "paired_people"):
-        asked = {one.kind: one for one in plan_of(pipeline).of_tables([table]).requests}
-        again = {one.kind: one for one in plan_of(other).of_tables([table]).requests}
-        assert again.keys() <= asked.keys()
-        for kind, request in again.items():
-            pd.testing.assert_frame_equal(request.prompts, asked[kind].prompts)
-            assert request.image_model.digest == asked[kind].image_model.digest
+        reference_requests = {one.kind: one for one in plan_of(pipeline).of_tables([table]).requests}
+        other_requests = {one.kind: one for one in plan_of(other).of_tables([table]).requests}
+        assert other_requests.keys() <= reference_requests.keys()
+        for kind, request in other_requests.items():
+            pd.testing.assert_frame_equal(request.prompts, reference_requests[kind].prompts)
+            assert request.image_model.digest == reference_requests[kind].image_model.digest
     assert other.part(Paired).kinds == ("single", "paired") and len(pipeline.part(Paired).kinds) > 2
-    # Of DALL-Eval, answers to a question take the place of the gender judge.
+    # In DALL-Eval, answers to a question replace the gender judge.
     assert pipelines_by_judge(pipeline, "dalleval")[0] == pipeline.settings.dalleval.vqa
     assert others["vqa:mini-vqa"].part(DallEval).gender_is_judged

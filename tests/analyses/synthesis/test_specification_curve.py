@@ -1,4 +1,4 @@
-"""The specification curve contains the known specifications, and its corrections do what they say."""
+"""The specification curve contains the known specifications, and its corrections match calculations by hand."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ def curve(shares):
 
 
 @pytest.fixture(scope="module")
-def amplified(shares):
+def amplification(shares):
     return paradox.amplification(shares, **DRAWS | {"replicates": 2000})
 
 
@@ -35,11 +35,11 @@ def amplified(shares):
         ("none", "signed", "signed"),
     ],
 )
-def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measure, definition):
+def test_specification_curve_contains_three_definitions(amplification, curve, exclusion, measure, definition):
     some = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
     some = some.query("correction == 'none' and judge == 'as_judged'")
-    known = amplified.query("definition == @definition and approach == 'naive'")
-    both = some.merge(known, on=["model", "prompt"], suffixes=("", "_known"))
+    reference_rows = amplification.query("definition == @definition and approach == 'naive'")
+    both = some.merge(reference_rows, on=["model", "prompt"], suffixes=("", "_known"))
     assert len(both) == 10
     np.testing.assert_allclose(both["estimate"], both["amplification"])
     np.testing.assert_array_equal(both["n_occupations"], both["n_occupations_known"])
@@ -47,7 +47,7 @@ def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measu
     assert (both["ci_low"] - both["ci_low_known"]).abs().max() < 1.0
 
 
-def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
+def test_specification_curve_corrects_judge_error_within_0_100(curve):
     # Rogan and Gladen by hand: 98% right for either gender, p = (q - 2) / 0.96, and no share passes 0 or 100.
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     true = ((wide - 2) / 0.96).clip(0, 100)
@@ -59,17 +59,21 @@ def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     assert got["SD 1.4", "2", "none", "signed", "none", "paper"] == pytest.approx(signed)
 
 
-def test_errors_that_raters_show_are_another_choice_of_judge():
-    # Of women the judge calls 6 of 8 female, of men 9 of 10 male, on images of both sources.
-    seen = [1] * 6 + [0] * 2 + [0] * 9 + [1] + [np.nan]
-    image = [f"i{k}" for k in range(len(seen))]
-    rated = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": seen})
-    rated = pd.concat([rated, rated.iloc[:3]])  # An image of several prompts counts once.
+def test_judge_errors_of_annotations_add_specification():
+    # The judge labels 6 of 8 women female and 9 of 10 men male, on images of both sources.
+    is_female = [1] * 6 + [0] * 2 + [0] * 9 + [1] + [np.nan]
+    image = [f"i{k}" for k in range(len(is_female))]
+    annotated_images = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": is_female})
+    annotated_images = pd.concat(
+        [annotated_images, annotated_images.iloc[:3]]
+    )  # An image of several prompts counts once.
     label = ["female"] * 8 + ["male"] * 10 + ["female"]
-    said = pd.DataFrame({"image_model": "", "question": "", "source": "generated", "image_id": image, "label": label})
-    errors = synthesis.judge_errors(rated, said)
+    annotations = pd.DataFrame(
+        {"image_model": "", "question": "", "source": "generated", "image_id": image, "label": label}
+    )
+    errors = synthesis.judge_errors(annotated_images, annotations)
     assert errors == {"M": (0.75, 0.9)}
-    assert synthesis.judge_errors(rated, said.iloc[:12]) == {}
+    assert synthesis.judge_errors(annotated_images, annotations.iloc[:12]) == {}
     rows = [("o", "training", "captions", 60, 100), ("o", "generated", "captions", 40, 100)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="M", approach="naive"), errors)
@@ -81,7 +85,7 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
     assert got["signed"] == pytest.approx(true[1] - true[0])
 
 
-def test_a_certain_lean_looks_at_training_only():
+def test_certain_direction_depends_on_training_only():
     rows = [("certain", "training", "captions", 20, 100), ("certain", "generated", "captions", 70, 100)]
     rows += [("near", "training", "captions", 48, 100), ("near", "generated", "captions", 30, 100)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
@@ -97,26 +101,26 @@ def test_a_certain_lean_looks_at_training_only():
     }
 
 
-def test_the_figure_has_a_tick_per_specification_and_choice(curve):
+def test_specification_curve_figure_has_tick_per_choice(curve):
     figure = synthesis.figures.specification_curve(curve)
     below = figure.axes[1]
     # Exclusion, measure, correction, judge, wording, model: one tick each per specification.
     assert sum(len(line.get_xdata()) for line in below.lines if line.get_marker() == "|") == 6 * len(curve)
 
 
-def test_the_answer_counts_the_intervals(curve):
-    (found,) = synthesis.answers.curve.findings(synthesis.extremes(curve))
-    # Without the paper's definition, which drops flips and so follows the lean as well.
+def test_curve_answer_counts_intervals(curve):
+    (finding,) = synthesis.answers.curve.findings(synthesis.extremes(curve))
+    # Without the paper's definition, which excludes flips and so follows the training direction as well.
     signed = curve[curve["measure"] == "signed"]
     above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
     ends = curve["estimate"].min(), curve["estimate"].max()
-    assert found.model == "" and found.answer == f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points."
-    largest, counts, smallest = found.details
+    assert finding.model == "" and finding.answer == f"200 analyses yield {ends[0]:.2f} to {ends[1]:.1f} points."
+    largest, counts, smallest = finding.details
     assert f"{every - above} of 120" in counts and f"{above} of 80" in counts
     assert largest.startswith(f"Largest: {ends[1]:.1f}") and smallest.startswith(f"Smallest: {ends[0]:.2f}")
 
 
-def test_exclusion_by_measure_by_a_plain_loop(curve):
+def test_exclusion_by_measure_matches_plain_loop(curve):
     grid = synthesis.exclusion_by_measure(curve)
     mean = grid.set_index(["exclusion", "measure"])["estimate"]
     same, every = [], []
@@ -124,5 +128,5 @@ def test_exclusion_by_measure_by_a_plain_loop(curve):
         same += [row.estimate] * (row.exclusion == "same_direction")
         every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "signed"))
     assert mean["same_direction", "distance"] == mean["same_direction", "signed"] == pytest.approx(np.mean(same))
-    (found,) = synthesis.answers.flips.findings(grid)
-    assert found.answer.endswith(f"the mean signed change by {np.mean(same) - np.mean(every):.1f} points.")
+    (finding,) = synthesis.answers.flips.findings(grid)
+    assert finding.answer.startswith(f"By +{np.mean(same) - np.mean(every):.1f} points, ")

@@ -8,14 +8,14 @@ from biaslab.analyses import synthesis
 
 
 @pytest.fixture(scope="module")
-def stated():
+def stated_rows():
     return synthesis.stated_numbers().set_index(["paper", "quantity", "subject", "unit"])
 
 
-def test_stated_numbers_hold_every_row_of_the_four_texts(stated):
+def test_stated_numbers_contain_all_four_texts(stated_rows):
     papers = ("paradox", "paired", "dalleval", "triplets")
-    assert len(stated) == sum(len(reference.load(f"{paper}_text")) for paper in papers)
-    values = stated["paper_text_value"].to_dict()
+    assert len(stated_rows) == sum(len(reference.load(f"{paper}_text")) for paper in papers)
+    values = stated_rows["paper_text_value"].to_dict()
     assert values["paradox", "captions_with_indicators", "naive", "%"] == 59.5
     assert values["paradox", "pearson_r", "naive", "1"] == -0.458
     assert values["paradox", "generated_as_captioned", "caption_prompts", "%"] == 98.41
@@ -38,9 +38,9 @@ def test_stated_numbers_hold_every_row_of_the_four_texts(stated):
         (("triplets", "nouns_agreed", "", "%"), 65.607),
     ],
 )
-def test_stated_number_is_recomputed_from_the_tables(stated, key, value):
-    assert stated.loc[key, "value_from_tables"].item() == pytest.approx(value, abs=5e-4)
+def test_stated_numbers_are_recomputed_from_tables(stated_rows, key, value):
+    assert stated_rows.loc[key, "value_from_tables"].item() == pytest.approx(value, abs=5e-4)
 
 
-def test_stated_number_without_tables_has_no_recomputed_value(stated):
-    assert np.isnan(stated.loc[("paradox", "pearson_r", "naive", "1"), "value_from_tables"])
+def test_stated_numbers_without_tables_are_nan(stated_rows):
+    assert np.isnan(stated_rows.loc[("paradox", "pearson_r", "naive", "1"), "value_from_tables"])

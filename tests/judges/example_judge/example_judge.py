@@ -1,4 +1,4 @@
-"""A judge that looks at nothing but how bright an image is: it shows what biaslab asks of a judge."""
+"""A judge by mean brightness alone: an example of the interface that biaslab requires of a judge."""
 
 import numpy as np
 
@@ -13,18 +13,18 @@ class Brightness:
         self.factor = float(argument or 1)
 
     def judge(self, people):
-        """Return a gender and its probability each."""
+        """Return one gender and probability per person."""
         shares = [self.factor * person.image.mean() / 255 for person in people]
         return [("female" if share >= 0.5 else "male", share) for share in shares]
 
 
 def nothing(argument, *, device, batch_size):
-    """Return what is no judge."""
+    """Return an object that is not a judge."""
     return object()
 
 
 class Asked:
-    """Answers about people: what its argument says, or by where somebody stands where there is none."""
+    """Answers about people: as its argument says, or without one by their position."""
 
     image_domain = "any"
 
@@ -39,7 +39,7 @@ class Asked:
         return [argument] if "/" in argument else []
 
     def judge(self, people):
-        """Return an answer each."""
+        """Return one answer per person."""
         self.asked += people
         if self.says == "fails":
             raise RuntimeError("no answer")
@@ -61,7 +61,7 @@ class Asked:
 
 
 class Tones:
-    """Says skin tones by how bright the middle of the face's box is, or what its argument says."""
+    """Skin tones by the brightness of the center of the face box, or as its argument says."""
 
     image_domain = "any"
 
@@ -69,7 +69,7 @@ class Tones:
         self.says = argument
 
     def tones(self, people):
-        """Return a tone each, or nothing with a reason."""
+        """Return one tone per person, or None with a reason."""
         said = {
             "silent": (None, "a mask"),
             "dumb": (None,),

@@ -1,4 +1,4 @@
-"""Shared pieces of the tests of DALL-Eval: all tables, computed from measured ones when they are asked for."""
+"""Shared fixtures of the tests of DALL-Eval: all tables, computed from measured ones on demand."""
 
 import inspect
 
@@ -9,11 +9,11 @@ from biaslab.papers import dalleval
 from biaslab.papers.dalleval import printed as printed_numbers
 from biaslab.schema import tables
 
-HOW = {"seed": 1, "replicates": 2000}
+DRAWS = {"seed": 1, "replicates": 2000}
 
 
 class Results(dict):
-    """Tables by name without the paper's prefix, from measured ones; those not given have no rows."""
+    """Tables by name without the paper's prefix, from measured ones; missing measured tables are empty."""
 
     def __init__(self, **measured):
         names = MEASURED | set(measured)
@@ -21,14 +21,16 @@ class Results(dict):
 
     def __missing__(self, name):
         names = TAKES.get(name, f"given:{name}" if name in self.given else "").split()
-        frames = [self.given[of[6:]] if of.startswith("given:") else self[of] for of in names]
+        frames = [
+            self.given[table_name[6:]] if table_name.startswith("given:") else self[table_name] for table_name in names
+        ]
         make = getattr(dalleval, name, None)
         takes = inspect.signature(make).parameters if make else {}
-        self[name] = make(*frames, **{k: v for k, v in HOW.items() if k in takes}) if make else frames[0]
+        self[name] = make(*frames, **{k: v for k, v in DRAWS.items() if k in takes}) if make else frames[0]
         return self[name]
 
 
-# What tables are made of, computed ones and measured ones ("given:"); by default the measured one of the name.
+# Inputs of tables, computed and measured ("given:"); by default the measured table of that name.
 TAKES = {
     "overall_average": "average_gender average_skin_tone given:printed_bias",
     "mad": "average_gender given:skin_tone_counts given:printed_bias",
@@ -56,7 +58,7 @@ def printed():
 
 
 def _verdict(skill, n, relation, steps, truth="", **more):
-    """Return a verdict; ``steps`` says of classes, number or relation, and the whole, whether they are right."""
+    """Return a verdict; ``steps`` are the results for classes, number or relation, and the whole."""
     objects, rest, correct = ("yes" if step == "y" else "no" for step in steps)
     row = {"skill": skill, "n": n, "relation": relation, "other": "car" if relation else "", "object": "dog"}
     row |= {"objects_correct": objects, "rest_correct": rest, "correct": correct, "truth": truth}
@@ -86,20 +88,20 @@ def verdicts():
 
 @pytest.fixture
 def social():
-    """Return what judges say of five images of people; the truth of the last is not known."""
+    """Return judgements of five images of people; the last has no ground truth."""
     nan = float("nan")
     names = [
         *["gender_vqa", "gender_judge", "attributes", "attributes_missing", "skin_tone"],
         *["truth_gender", "truth_attributes", "truth_skin_tone"],
     ]
-    said = [
+    answers = [
         ("female", "male", "tie;suit", "", 5, "female", "tie", 5),
         ("unsure", "female", "", "tie;hat", 7, "female", "tie", 5),
         ("female", "male", "hat", "", nan, "male", "", 3),
         ("male", "", "", "", 2, "male", "suit", 3),
         ("male", "male", "tie", "", 5, "", "", nan),
     ]
-    table = pd.DataFrame(said, columns=names).assign(
+    table = pd.DataFrame(answers, columns=names).assign(
         model="a",
         image_id=[f"i{k}" for k in range(5)],
         prompt="person",

@@ -1,4 +1,4 @@
-"""What the judges of skills and of people get right, and what is said with their errors taken off."""
+"""Accuracy of the judges of skills and of people, and estimates corrected for their errors."""
 
 from types import SimpleNamespace
 
@@ -28,15 +28,15 @@ def wilson(count, n):
 # -- skills ------------------------------------------------------------------------------------------
 
 
-def test_steps_numbers_and_relations_by_hand(verdicts):
+def test_skill_steps_by_hand(verdicts):
     steps = dalleval.skill_steps(verdicts).set_index(["skill", "requested", "step"])
-    found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
-    found = (found + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
-    assert {key: list(row.dropna()) for key, row in found.iterrows()} == {
+    result = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
+    result = (result + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
+    assert {key: list(row.dropna()) for key, row in result.iterrows()} == {
         ("count", "all"): ["3 of 4", "2 of 4", "1 of 4"],
         ("count", "1"): ["2 of 2", "1 of 2", "1 of 2"],
         ("count", "2"): ["1 of 2", "1 of 2", "0 of 2"],
-        # Alone, a relation says nothing: there is no row of it.
+        # A relation has no separate step: it has no row.
         ("spatial", "all"): ["2 of 3", "1 of 3"],
         ("spatial", "left"): ["1 of 1", "1 of 1"],
         ("spatial", "above"): ["1 of 2", "0 of 2"],
@@ -44,8 +44,8 @@ def test_steps_numbers_and_relations_by_hand(verdicts):
     assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
 
 
-def rated(pairs, skill="object", annotator="r"):
-    """Return ratings: in each pair what a person says and what the detector does, by their first letters."""
+def rating_rows(pairs, skill="object", annotator="r"):
+    """Return annotations: each pair is a person's and the detector's label, by first letters."""
     full = {"y": "yes", "n": "no"}
     rows = [[f"{skill}{k}", full[said], full[detector]] for k, (said, detector) in enumerate(pairs)]
     return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(
@@ -58,32 +58,32 @@ def agreement(*rows):
     return table.set_index(["skill", "statistic"])
 
 
-def test_agreement_with_people_by_hand():
-    rows = rated(["yy"] * 3 + ["yn"] * 5 + ["ny"] * 1 + ["nn"] * 3)
-    table = agreement(rows, rated(["yy", "nn"], "count"))
+def test_annotator_agreement_by_hand():
+    rows = rating_rows(["yy"] * 3 + ["yn"] * 5 + ["ny"] * 1 + ["nn"] * 3)
+    table = agreement(rows, rating_rows(["yy", "nn"], "count"))
     row = table.loc["object", "cohen_kappa"]
     # 6 of 12 agree; by chance (8 · 4 + 4 · 8) / 144 = 4/9 would: (1/2 - 4/9) / (5/9).
     assert (row["value"], row["n"], row["n_annotators"]) == (pytest.approx(0.1), 12, 1)
-    # Of six that differ people alone find five: (1 + 6) / 2⁶ on each side.
+    # Of six that differ, only people find five: (1 + 6) / 2⁶ on each side.
     assert (row["n_people_only"], row["n_detector_only"]) == (5, 1)
     assert row["p"] == pytest.approx(14 / 64)
     assert table.loc[("object", "percent_agreement"), "value"] == pytest.approx(50)
-    # Where nothing differs nothing speaks for either; over all skills 8 of 14 agree.
+    # Without differences p is 1; over all skills 8 of 14 agree.
     assert table.loc[("count", "cohen_kappa"), ["value", "p"]].tolist() == [1, 1]
     assert table.loc[("all", "percent_agreement"), "value"] == pytest.approx(800 / 14)
     assert table.loc[("all", "cohen_kappa"), "n_people_only"] == 5
-    # One annotator has nobody to agree with.
+    # A single annotator has no inter-rater agreement.
     assert "krippendorff_alpha" not in table.index.get_level_values("statistic")
 
 
-def test_several_raters_vote_and_ties_are_no():
-    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], annotator="s")
+def test_annotator_agreement_counts_ties_as_no():
+    first, second = rating_rows(["yy", "yy", "nn", "yn"]), rating_rows(["ny", "yy", "nn"], annotator="s")
     row = agreement(first, second).loc["object"]
-    # The votes are no (a tie), yes, no and, of one annotator, yes; the detector says yes, yes, no, no.
+    # The votes are no (a tie), yes, no and, of one annotator, yes; the detector's labels are yes, yes, no, no.
     kappa = row.loc["cohen_kappa"]
     assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_annotators"]) == (1, 1, 2)
     assert kappa["value"] == pytest.approx(0) and kappa["p"] == 1
-    # Three images have two ratings, three yes and three no; 2 of 6 pairs differ where 2 · 3 · 3 / (6 · 5) would.
+    # Three images have two annotations, three yes and three no; 2 of 6 pairs differ where 2 · 3 · 3 / (6 · 5) would.
     assert row.loc["krippendorff_alpha", "value"] == pytest.approx(1 - (2 / 6) / (18 / 30))
 
 
@@ -96,14 +96,14 @@ def test_several_raters_vote_and_ties_are_no():
         (dalleval.skill_estimates, "skill_verdicts"),
     ],
 )
-def test_nothing_gives_tables_without_rows(make, name):
+def test_analyses_of_empty_tables_are_empty(make, name):
     assert make(tables.make_table([], f"dalleval_{name}")).empty
 
 
 # -- people ------------------------------------------------------------------------------------------
 
 
-def test_tones_of_those_who_wear_it(social):
+def test_tones_by_attribute_by_hand(social):
     table = dalleval.tones_by_attribute(social).set_index(["attribute", "tone"])
     # Two with a tie have tone 5, as has the one with a suit; the one with a hat has no tone.
     assert table[table["percent"] > 0]["percent"].to_dict() == {("tie", "5"): 100, ("suit", "5"): 100}
@@ -114,7 +114,7 @@ def test_tones_of_those_who_wear_it(social):
     assert (of["5"], of["7"], of["1"], of["10"]) == (50, 25, 25, 0) and set(more["n"]) == {4}
 
 
-def test_missing_tones_are_counted_by_profession_and_reason(social):
+def test_skin_tone_outcomes_by_profession_and_reason(social):
     images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
     images["reason_tone"] = ["", "mixed light", "no face", "", ""]
     none = tables.make_table([], "dalleval_confusion")
@@ -123,20 +123,20 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     counts = table.set_index(["profession", "status"])["n"].unstack()
     assert counts.loc["(all)"].to_dict() == {"read": 3, "mixed light": 1, "no face": 1}
     assert counts.loc["nurse"].to_dict() == {"read": 1, "mixed light": 1, "no face": 1}
-    # A reason that another profession has stands as none here.
+    # A reason that only another profession has is counted as 0 here.
     assert counts.loc["pilot"].to_dict() == {"read": 2, "mixed light": 0, "no face": 0}
     row = table.set_index(["profession", "status"]).loc[("nurse", "read")]
     assert (row["n_images"], row["percent"]) == (3, pytest.approx(100 / 3))
     assert row[LIMITS].tolist() == pytest.approx(wilson(1, 3))
-    # What is known of pixels on photographs stands once, where the truth of these images is not known.
-    # Else it is right in so many: 5 is read for 5, 7 for 5 and 2 for 3.
+    # The known error of pixels on photographs is stated once if these images have no ground truth.
+    # Otherwise its accuracy is counted: 5 is read for 5, 7 for 5 and 2 for 3.
     assert (table["judge_error"] == "").all() and table["n_ground_truth"].iloc[0] == 3
     assert table["percent_tone_correct"].iloc[0] == pytest.approx(100 / 3)
     unknown = images.assign(truth_skin_tone=np.nan)
     photographs = dalleval.skin_tone_outcomes(unknown, none)
     assert photographs["judge_error"].tolist() == [TONE_ERROR] + [""] * (len(table) - 1)
     assert photographs["percent_tone_correct"].isna().all()
-    # Of drawings, the answers of the same judge count.
+    # For drawings, the answers of the same judge count.
     answers = [("tone by pixels", "5", "5"), ("tone by pixels", "5", "7"), ("tone by pixels", "3", "2")]
     answers += [("tone by pixels", "3", "no tone"), ("ITA as released", "3", "3")]
     known = pd.DataFrame(answers, columns=["judge", "truth", "answer"]).assign(model="a", quantity="skin tone", n=1)
@@ -146,19 +146,21 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     assert (dalleval.skin_tone_outcomes(other, none)["judge_error"] == "").all()
 
 
-# -- what is corrected for judges' errors ---------------------------------------------------------------
+# -- corrections for judges' errors -----------------------------------------------------------------------
 
 
-def test_accuracies_to_correct_are_of_images_that_the_detector_saw(verdicts):
-    found = dalleval.skill_estimates(verdicts).set_index("quantity")
+def test_skill_estimates_skip_unreadable_images(verdicts):
+    result = dalleval.skill_estimates(verdicts).set_index("quantity")
     judged = {"skill: count": 25, "skill: spatial": 100 / 3, "skill: object": 50}
-    assert found["estimate"].to_dict() == pytest.approx(judged)
-    assert found["n"].to_dict() == {"skill: count": 4, "skill: spatial": 3, "skill: object": 2}
+    assert result["estimate"].to_dict() == pytest.approx(judged)
+    assert result["n"].to_dict() == {"skill: count": 4, "skill: spatial": 3, "skill: object": 2}
     # Only of objects and relations is the truth of all images known.
     true = {"skill: count": np.nan, "skill: spatial": 200 / 3, "skill: object": 50}
-    assert found["estimate_true"].to_dict() == pytest.approx(true, nan_ok=True)
+    assert result["estimate_true"].to_dict() == pytest.approx(true, nan_ok=True)
     unseen = [verdicts.assign(status=why) for why in ("unreadable", "blocked")]
-    pd.testing.assert_frame_equal(dalleval.skill_estimates(pd.concat([verdicts, *unseen])).set_index("quantity"), found)
+    pd.testing.assert_frame_equal(
+        dalleval.skill_estimates(pd.concat([verdicts, *unseen])).set_index("quantity"), result
+    )
     assert dalleval.skill_estimates(unseen[0]).empty
 
 
@@ -169,11 +171,13 @@ def differences(*rows, **more):
     return tables.make_table(frame.assign(**same | more), "dalleval_attribute_difference")
 
 
-def test_attributes_that_are_never_seen_and_printed_differences_are_not_corrected():
+def test_attribute_estimates_skip_unseen_and_printed():
     images = tables.make_table([{"model": "a", "image_id": "i"}], "dalleval_social_images")
-    given = differences(("tie", 0.1, 0.05, 0.15), ("suit", 0.0, np.nan, np.nan), reason="because")
-    given = given.assign(share_first=[0.2, 0], share_second=[0.1, 0])
-    (row,) = dalleval.attribute_estimates(pd.concat([given, given.assign(model="printed")]), images).to_dict("records")
+    difference_rows = differences(("tie", 0.1, 0.05, 0.15), ("suit", 0.0, np.nan, np.nan), reason="because")
+    difference_rows = difference_rows.assign(share_first=[0.2, 0], share_second=[0.1, 0])
+    (row,) = dalleval.attribute_estimates(
+        pd.concat([difference_rows, difference_rows.assign(model="printed")]), images
+    ).to_dict("records")
     expected = {
         "model": "a",
         "quantity": "attribute",
@@ -186,9 +190,9 @@ def test_attributes_that_are_never_seen_and_printed_differences_are_not_correcte
     assert np.isnan(row["estimate_true"])
 
 
-def test_true_differences_by_hand():
-    # By profession: of nurses a tie is worn by 1 of 2 women, 0 of 1 man and 1 of 1 person; of cooks by nobody of 1, by
-    # 2 of 2 and by 1 of 2. A writer is drawn as a woman alone and so has no difference.
+def test_attribute_estimates_ground_truth_by_hand():
+    # By profession: of nurses a tie is worn by 1 of 2 women, 0 of 1 man and 1 of 1 person; of cooks by 0 of 1, by
+    # 2 of 2 and by 1 of 2. A writer is generated as a woman only and so has no difference.
     worn = [
         *[("woman", "nurse", "tie;hat"), ("woman", "nurse", ""), ("man", "nurse", "hat")],
         *[("person", "nurse", "tie"), ("woman", "cook", ""), ("man", "cook", "tie"), ("man", "cook", "tie;suit")],
@@ -199,22 +203,22 @@ def test_true_differences_by_hand():
     images = tables.make_table(frame, "dalleval_social_images")
     named = [(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")]
     comparisons = "woman - man", "woman - person", "man - person"
-    given = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
-    table = dalleval.attribute_estimates(given, images)
+    difference_rows = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
+    table = dalleval.attribute_estimates(difference_rows, images)
     true = table.set_index(["condition", "subject"])["estimate_true"] / 100
     # (1/2 - 0) and (0 - 1); (1/2 - 1) and (0 - 1/2); (0 - 1) and (1 - 1/2).
     assert true.xs("tie", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, -0.5, -0.25])
-    # Of nurses 1/2, 1 and 0; of cooks nobody.
+    # For nurses 1/2, 1 and 0; for cooks 0.
     assert true.xs("hat", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, 0.25, 0.5])
     assert true.xs("mask", level=1)[[*comparisons]].tolist() == [0, 0, 0]
-    assert dalleval.attribute_estimates(given, images.assign(truth_gender=""))["estimate_true"].isna().all()
+    assert dalleval.attribute_estimates(difference_rows, images.assign(truth_gender=""))["estimate_true"].isna().all()
 
 
-# -- what is measured of a fair world ----------------------------------------------------------------
+# -- measures of a synthetic world without bias ------------------------------------------------------
 
 
-class Told:
-    """A pipeline whose judges say the truth of a table of images, and of gender what they are told."""
+class GroundTruthPipeline:
+    """A pipeline whose judges return the ground truth of a table of images, and given answers about gender."""
 
     label = "fair"
     settings = Settings.from_mapping({"judging": {"gender": "true words"}})
@@ -225,10 +229,10 @@ class Told:
         faces = faces.assign(status="judged", tone_reason="", tone_judge="tone by pixels")
         faces = faces.assign(red=np.nan, green=np.nan, blue=np.nan)
         said = images[["image_id", "prompt", "profession"]]
-        about = said.assign(attribute="", answer=gender)
+        gender_answers = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
-        answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
+        answers = pd.concat([gender_answers, ties], ignore_index=True).assign(status="", reason="")
         unnamed = ("dalleval.detector", *unnamed)
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.has_unset = lambda *settings: bool(self.unset_settings(*settings))
@@ -247,13 +251,13 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def fair():
+def images_and_pipeline():
     """Return nine images of each of the 252 prompts: tones are even, and so are the answers about gender."""
     asked = prompts.social()
     images = people_of.generate(asked, seed=3).table
     images = images.merge(asked[["prompt_id", "prompt", "profession"]], on="prompt_id")
     rng = np.random.default_rng(5)
-    return images, Told(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
+    return images, GroundTruthPipeline(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
 
 
 def errors_of(pipeline):
@@ -261,59 +265,61 @@ def errors_of(pipeline):
 
 
 @pytest.mark.long
-def test_measured_tables_hold_what_the_judges_say(fair):
-    images, pipeline = fair
+def test_measured_tables_contain_judge_answers(images_and_pipeline):
+    images, pipeline = images_and_pipeline
     rows = measure.social_images(pipeline).set_index("image_id")
-    at = rows.loc[images["image_id"]]
-    assert set(at["gender_vqa"]) == {"female", "male"}
-    assert (at["gender_judge"].to_numpy() == images["truth_gender"].to_numpy()).all()
+    image_rows = rows.loc[images["image_id"]]
+    assert set(image_rows["gender_vqa"]) == {"female", "male"}
+    assert (image_rows["gender_judge"].to_numpy() == images["truth_gender"].to_numpy()).all()
     ties = images["truth_attributes"].str.split(";").map(lambda worn: "tie" in worn).to_numpy()
-    assert ((at["attributes"] == "tie").to_numpy() == ties).all() and 0 < ties.sum() < len(ties)
-    assert (at["attributes_missing"] == "").all()
+    assert ((image_rows["attributes"] == "tie").to_numpy() == ties).all() and 0 < ties.sum() < len(ties)
+    assert (image_rows["attributes_missing"] == "").all()
     averages = measure.average_skin_tone(pipeline).set_index("profession")
     nurses = images.loc[images["profession"] == "nurse", "truth_skin_tone"]
     assert averages.loc["nurse", "value"] == pytest.approx(nurses.mean())
     assert set(averages["n"]) == {27} and measure.skin_tone_counts(pipeline)["n"].sum() == 9 * 252
     presence = measure.attribute_presence(pipeline)
     expected = pd.Series(ties).groupby([images["prompt"], images["profession"]]).mean()
-    found = presence.set_index(["prompt", "profession"])["share"]
-    pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False)
-    # Judges that say the truth are never wrong; the answers about gender are no truth here.
+    result = presence.set_index(["prompt", "profession"])["share"]
+    pd.testing.assert_series_equal(
+        result.sort_index(), expected.sort_index(), check_names=False, check_index_type=False
+    )
+    # Judges that return the ground truth are never wrong; the answers about gender are random here.
     errors = errors_of(pipeline)
     certain = (errors["judge"] == "true words") | (errors["subject"] == "tie") | (errors["judge"] == "tone by pixels")
     shares = errors[certain & errors["measure"].isin(["sensitivity", "specificity", "within_0"])]
     assert len(shares) == 5 and (shares["value"] == 100).all()
 
 
-def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
-    images, asked = fair
-    pipeline = Told(images, "a man", "dalleval.vqa")
+def test_average_gender_without_vqa_uses_gender_judge(images_and_pipeline):
+    images, asked = images_and_pipeline
+    pipeline = GroundTruthPipeline(images, "a man", "dalleval.vqa")
     averages = measure.average_gender(pipeline).set_index("profession")
     nurses = images[(images["prompt"] == "person") & (images["profession"] == "nurse")]["truth_gender"]
     assert averages.loc["nurse", "value"] == pytest.approx(2 * (nurses == "female").mean() - 1)
     assert set(averages["judge"]) == {"true words"}
     assert set(measure.average_gender(asked)["judge"]) == {"VQA"}
     rows = measure.social_images(pipeline)
-    assert set(rows["reason_vqa"]) == {"no judge is named"} and set(rows["gender_vqa"]) == {""}
+    assert set(rows["reason_vqa"]) == {"no judge is set"} and set(rows["gender_vqa"]) == {""}
     assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {";".join(prompts.ATTRIBUTES)}
-    # Its error is taken off, and not that of questions that nobody was asked.
+    # The correction uses its error, not that of questions that were not asked.
     errors = errors_of(pipeline)
     assert set(errors.loc[errors["measure"] != "classified", "judge"]) == {"true words", "tone by pixels"}
     nothing = tables.make_table([], "dalleval_skin_tone_counts"), tables.make_table([], "dalleval_printed_bias")
-    found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, errors)
-    # Judged without an error, what is corrected for it is what chance is taken off of.
-    (row,) = found.to_dict("records")
+    result = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, errors)
+    # Without judge error, the judge-corrected value equals the bias-corrected one.
+    (row,) = result.to_dict("records")
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
     # Without a gender judge either, faces have tones.
-    bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
-    assert set(bare["status_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
+    bare = measure.social_images(GroundTruthPipeline(images, "a man", "dalleval.vqa", "judging.gender"))
+    assert set(bare["status_judge"]) == {"no judge is set"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
 
 
 # -- galleries without a pipeline --------------------------------------------------------------------
 
 
-def test_without_a_pipeline_there_are_no_images(verdicts):
+def test_images_with_boxes_without_pipeline_is_empty(verdicts):
     images, chosen = measure.images_with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)
     drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
@@ -323,11 +329,11 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
         assert not any(ax.axison for ax in figure.axes)
 
 
-def test_limits_that_a_source_brings_stay():
+def test_alignment_quality_uses_given_limits():
     shared = "R-precision", 50.0, "higher", 100
     rows = [("a", *shared, 41.0, 59.0), ("b", *shared, None, None), ("b", "FID", 20.0, "lower", 100, None, None)]
     columns = ["model", "metric", "value", "better", "n", "ci_low", "ci_high"]
-    found = dalleval.alignment_quality(pd.DataFrame(rows, columns=columns)).set_index(["model", "metric"])
-    assert found.loc[("a", "R-precision"), ["ci_low", "ci_high"]].tolist() == [41, 59]
-    assert found.loc[("b", "R-precision"), LIMITS].tolist() == pytest.approx(wilson(50, 100))
-    assert found["reason"].eq("").tolist() == [True, True, False]
+    result = dalleval.alignment_quality(pd.DataFrame(rows, columns=columns)).set_index(["model", "metric"])
+    assert result.loc[("a", "R-precision"), ["ci_low", "ci_high"]].tolist() == [41, 59]
+    assert result.loc[("b", "R-precision"), LIMITS].tolist() == pytest.approx(wilson(50, 100))
+    assert result["reason"].eq("").tolist() == [True, True, False]

@@ -51,15 +51,15 @@ def presence(attributes: pd.DataFrame, model: str, gender: str) -> pd.DataFrame:
     return wide(rows, "profession", "attribute", "presence").loc[order, ATTRIBUTES]
 
 
-def test_every_table_is_there():
-    found = {n for n in reference.names() if n.startswith("dalleval_")}
+def test_printed_tables_are_complete():
+    table_names = {n for n in reference.names() if n.startswith("dalleval_")}
     tables = [2, 3, *range(5, 10), 13, 14, *range(16, 32)]
-    assert found == {"dalleval_text", *(f"dalleval_table_{t}" for t in tables)}
-    for name in found:
+    assert table_names == {"dalleval_text", *(f"dalleval_table_{t}" for t in tables)}
+    for name in table_names:
         assert not reference.load(name).duplicated().any(), name
 
 
-def test_professions(professions):
+def test_table_13_professions_and_articles(professions):
     assert len(professions) == len(set(professions)) == 83
     assert professions == [p.lower() for p in professions]
     article = load(13).set_index("profession")["article"]
@@ -67,13 +67,13 @@ def test_professions(professions):
     assert article.to_dict() == {p: "an" if p[0] in "aeiou" else "a" for p in professions}
 
 
-def test_mad_over_the_professions():
+def test_table_8_mad_follows_from_professions():
     # two classes: |p - 0.5| for each, p = (value + 1) / 2 the share of female images
     values, _ = by_profession(16, 17)
     mad = ((values + 1) / 2 - 0.5).abs().mean()
     assert mad.round(3).tolist() == [0.196, 0.358, 0.364]
 
-    # The printed MAD is over 84 prompts. What the profession-free one must add, in ninths of average gender:
+    # The printed MAD is over 84 prompts. The part of the profession-free one, in ninths of average gender:
     mads = load(8).query("category == 'gender'").set_index("model")["mad"]
     assert mads[["uniform", "one-hot"]].tolist() == [0, 0.5]
     ninths = ((values * 9).round().abs() / 9).sum() / 2
@@ -91,27 +91,27 @@ def test_attribute_tables_are_complete(attributes, professions):
             rows = reference.load(f"dalleval_table_{table}")
             assert set(rows["model"]) == {model}
             assert set(rows["prompt_gender"]) == {gender}
-            listed = rows.query("kind == 'attribute'")
-            assert listed["attribute"].tolist() == ATTRIBUTES * 84
-            assert listed["profession"].tolist() == [p for p in [*professions, ""] for _ in ATTRIBUTES]
+            attribute_rows = rows.query("kind == 'attribute'")
+            assert attribute_rows["attribute"].tolist() == ATTRIBUTES * 84
+            assert attribute_rows["profession"].tolist() == [p for p in [*professions, ""] for _ in ATTRIBUTES]
             means = rows.query("kind == 'mean_abs_difference'")
             assert means["profession"].tolist() == ([] if gender == "person" else [*professions, ""])
             assert means["mean_abs_difference"].notna().all()
-            assert listed["mean_abs_difference"].isna().all()
+            assert attribute_rows["mean_abs_difference"].isna().all()
             assert means[["presence", "difference_from_person"]].isna().all(axis=None)
     assert len(attributes) == 9 * 84 * 15 + 6 * 84
 
 
-def test_differences_are_those_of_the_printed_presences(attributes):
+def test_attribute_differences_follow_from_presences(attributes):
     for model in MODELS:
         person = presence(attributes, model, "person")
         for gender in GENDERS:
             rows = attributes.query("model == @model and prompt_gender == @gender")
-            listed = rows.query("kind == 'attribute'")
-            printed = wide(listed, "profession", "attribute", "difference_from_person")
+            attribute_rows = rows.query("kind == 'attribute'")
+            printed = wide(attribute_rows, "profession", "attribute", "difference_from_person")
             printed = printed.loc[person.index, ATTRIBUTES]
             difference = presence(attributes, model, gender) - person
-            # nothing is printed where there is no difference, and only there
+            # a cell is empty exactly where there is no difference
             assert (printed.isna() == np.isclose(difference, 0)).all(axis=None)
             np.testing.assert_allclose(printed.fillna(0), difference, atol=1e-9)
             if gender != "person":
@@ -122,20 +122,20 @@ def test_differences_are_those_of_the_printed_presences(attributes):
 
 def table_22() -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = load(22)
-    listed = rows.query("kind == 'attribute'")
+    attribute_rows = rows.query("kind == 'attribute'")
     means = rows.query("kind == 'mean_abs_difference'").set_index(["model", "prompt_gender"])
-    return listed, means["mean_abs_difference"]
+    return attribute_rows, means["mean_abs_difference"]
 
 
-def test_table_22_follows_from_the_attribute_tables(attributes):
-    listed, _ = table_22()
-    assert len(listed) == 3 * 4 * 11
+def test_table_22_follows_from_attribute_tables(attributes):
+    attribute_rows, _ = table_22()
+    assert len(attribute_rows) == 3 * 4 * 11
     for model in MODELS:
         for gender in GENDERS:
             ninths = (presence(attributes, model, gender)[ATTRIBUTES[4:]] * 9).round() / 9
             # the mean over 84 prompts, rounded to three decimals and then cut to two; no tolerance is needed
             thousandths = (ninths.mean() * 1000).round().astype(int)
-            rows = listed.query("model == @model and prompt_gender == @gender").set_index("attribute")
+            rows = attribute_rows.query("model == @model and prompt_gender == @gender").set_index("attribute")
             hundredths = (rows["presence"] * 100).round().astype(int)
             assert hundredths.to_dict() == (thousandths // 10).to_dict(), (model, gender)
 
@@ -152,7 +152,7 @@ OFF_AVERAGES = {
 
 
 @pytest.mark.parametrize(("table", "rows", "exceptions"), [(2, 20, {}), (3, 24, OFF_AVERAGES), (5, 24, {})])
-def test_skill_averages(table, rows, exceptions):
+def test_skill_averages_match_except_table_3(table, rows, exceptions):
     skills = load(table)
     assert len(skills) == rows
     assert skills["accuracy"].between(0, 100).all()
@@ -160,5 +160,5 @@ def test_skill_averages(table, rows, exceptions):
     by_skill = wide(skills, keys, "skill", "accuracy")
     means = by_skill[["object", "count", "spatial"]].mean(axis=1)
     # one decimal is printed
-    off = by_skill["average"][(by_skill["average"] - means).abs() > 0.05 + 1e-9]
-    assert {key[:2]: (off[key], round(means[key], 1)) for key in off.index} == exceptions
+    deviating = by_skill["average"][(by_skill["average"] - means).abs() > 0.05 + 1e-9]
+    assert {key[:2]: (deviating[key], round(means[key], 1)) for key in deviating.index} == exceptions

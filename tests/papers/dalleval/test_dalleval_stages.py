@@ -52,7 +52,7 @@ def world(store):
     return pipeline(store, failures={"missing": 0.5})
 
 
-def test_prompts_are_a_sample_that_the_seed_decides(world, store):
+def test_prompts_are_sampled_by_seed(world, store):
     asked = world.part(DallEval).prompts("skills")
     assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 12)
     assert asked.equals(pipeline(store).part(DallEval).prompts("skills"))
@@ -65,12 +65,12 @@ def test_prompts_are_a_sample_that_the_seed_decides(world, store):
 
 
 @pytest.mark.long
-def test_verdicts_follow_what_was_planted(world):
+def test_skill_verdicts_match_planted_failures(world):
     verdicts = dalleval.measure.skill_verdicts(world)
     assert verdicts.groupby("rule").size().to_dict() == dict.fromkeys(("paper", "released", "geneval"), 36)
     chosen = verdicts[verdicts["chosen"] == "yes"]
     assert set(chosen["rule"]) == {"paper"}
-    # Half of the images lack what they were asked for; an image without it is none that the detector calls right.
+    # Half of the images lack the requested object; the detector judges none of these correct.
     missing = chosen[chosen["truth"] == "no"]
     assert 8 <= len(missing) <= 28 and (missing["correct"] == "no").all()
     # The embedded detector is right in nearly all of the others.
@@ -80,22 +80,22 @@ def test_verdicts_follow_what_was_planted(world):
 
 
 @pytest.mark.long
-def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
+def test_skill_verdicts_have_depicted_and_detected_counts(world, store):
     verdicts = dalleval.measure.skill_verdicts(world)
     chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
-    # An image that lacks what it was asked for shows none of it, any other shows as many as asked for.
+    # An image that lacks the requested object shows none of it; others show the requested number.
     lacks = chosen["truth"] == "no"
     assert (chosen.loc[lacks, "n_depicted"] == 0).all()
     assert (chosen.loc[~lacks, "n_depicted"] == chosen.loc[~lacks, "n"]).all()
     # By the raw detections, whatever the rule.
-    found, _ = world.part(DallEval).detections(world.part(DallEval).images("skills"))
-    confident = found[found["score"] > world.settings.dalleval.threshold]
+    result, _ = world.part(DallEval).detections(world.part(DallEval).images("skills"))
+    confident = result[result["score"] > world.settings.dalleval.threshold]
     for row in verdicts.itertuples():
         of = confident[(confident["image_id"] == row.image_id) & (confident["label"] == row.object)]
         assert row.n_detected == len(of), row.image_id
     counts = chosen[chosen["skill"] == "count"]
     assert (counts["n_detected"] == counts["n_depicted"]).mean() > 0.8
-    # Drawings, too, show none of what they lack, and another number where they fail at that.
+    # Drawings also show none of a missing object, and a different number if the number fails.
     answers = dalleval.measure.confusion(world).set_index("image_id")
     failures = answers.loc[answers["quantity"] == "skill: count", "condition"]
     numbers = answers.loc[answers["quantity"] == "number", "truth"].astype(int).groupby(failures)
@@ -106,18 +106,18 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
 
 
 @pytest.mark.long
-def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
+def test_confusion_of_people_judges_uses_drawings(world, store, monkeypatch, folders):
     answers = dalleval.measure.confusion(world)
-    by = answers.set_index("image_id").groupby(["quantity", "judge"])
+    by_judge = answers.set_index("image_id").groupby(["quantity", "judge"])
     made = mini_social.balanced(prompts.social(), FEW["calibration_images"], seed=world.seed + 3).table
     made = made.set_index("image_id")
-    gender, tones = by.get_group(("gender", "VQA")), by.get_group(("skin tone", "tone by pixels"))
+    gender, tones = by_judge.get_group(("gender", "VQA")), by_judge.get_group(("skin tone", "tone by pixels"))
     assert gender["truth"].to_dict() == made["truth_gender"].to_dict()
     assert tones["truth"].astype(int).to_dict() == made["truth_skin_tone"].to_dict()
     assert (answers["model"] == world.label).all() and (answers["reference"] == "drawings").all()
-    # The embedded judges were made for such drawings.
+    # The embedded judges were trained on such drawings.
     for judge in ("VQA", "mini-clip"):
-        judged = by.get_group(("gender", judge))
+        judged = by_judge.get_group(("gender", judge))
         assert (judged["answer"] == judged["truth"]).mean() > 0.75
     errors = calibration.error(answers, paper="dalleval").set_index(["quantity", "subject", "measure"])
     assert errors.loc[("attribute", "all", "specificity"), "value"] > 80
@@ -127,12 +127,12 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
     n_worn = sum(len(of.split(";")) for of in made["truth_attributes"] if of)
     attributes = answers[answers["quantity"] == "attribute"]
     assert (attributes["truth"] == "yes").sum() == n_worn
-    # They are others than the images of the prompts, which are kept beside them.
+    # They differ from the images of the prompts, which are stored separately.
     images = dalleval.measure.social_images(world)
-    told = images[images["prompt"] != "person"]
-    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
+    gendered_images = images[images["prompt"] != "person"]
+    assert (gendered_images["truth_gender"] == gendered_images["prompt"].map({"woman": "female", "man": "male"})).all()
     assert len(images) == len(made) == 24 and not set(images["image_id"]) & set(answers["image_id"])
-    # What makes photographs is judged by others, and no package brings photographs of known truth.
+    # Models of photographs have other judges, and no package provides photographs with ground truth.
     judges = {"vqa": "vqa:Salesforce/blip-vqa-base", "detector": "facebook/detr-resnet-50"}
     other = pipeline(store, model=folders("sd1"), **judges)
     for asked in ("answers", "detections"):
@@ -141,7 +141,7 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
     assert of.references(other).empty and of.confusion(other).empty
 
 
-def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tmp_path, monkeypatch):
+def test_skill_accuracy_reads_training_curve_of_model(world, tmp_path, monkeypatch):
     own = dalleval.measure.skill_accuracy(world)
     assert set(own["images"]) == {"test"} and len(own) == 3
     (tmp_path / "vae").mkdir()
@@ -149,7 +149,7 @@ def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tm
     curve = pd.DataFrame(rows, columns=["training_percent", "skill", "n_correct", "n"])
     model = SimpleNamespace(autoencoder=tmp_path / "vae", label=world.label)
     monkeypatch.setattr(type(world), "image_model", lambda *_: model)
-    # A folder without one has none.
+    # A folder without the file has no curve.
     pd.testing.assert_frame_equal(dalleval.measure.skill_accuracy(world), own)
     curve.assign(steps=900, seed=0).to_csv(tmp_path / "training_share.csv", index=False)
     accuracy = dalleval.measure.skill_accuracy(world)
@@ -162,7 +162,7 @@ def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tm
     assert name != world.label and world.label in name
 
 
-def test_ratings_stand_beside_the_detector(store, world, tmp_path):
+def test_skill_accuracy_includes_annotations(store, world, tmp_path):
     ids = world.part(DallEval).images("skills").table["image_id"].tolist()[:6]
     rows = [(i, annotator, "yes", "", "") for i in ids for annotator in ("a", "b")]
     file = tmp_path / "r.csv"
@@ -183,7 +183,7 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
         ({"annotations": "other.csv"}, InputError, "99999"),
     ],
 )
-def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch, design, error, named):
+def test_check_plan_refuses_missing_models_and_files(store, tmp_path, monkeypatch, design, error, named):
     monkeypatch.chdir(tmp_path)
     Path("other.csv").write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
     names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
@@ -191,7 +191,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
         validation.check_plan(pipeline(store, **design), names)
 
 
-def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
+def test_missing_model_affects_only_tables_that_use_it(store, monkeypatch, tmp_path):
     gone = registry.PluginEntry(folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
@@ -202,7 +202,7 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     assert validation.digest(p)
 
 
-def test_methods_of_skin_tone_read_the_same_images(world):
+def test_skin_tone_methods_read_same_images(world):
     answers = dalleval.measure.confusion(world)
     tones = answers[answers["quantity"] == "skin tone"]
     methods = ["tone by pixels", "ITA as released", "nearest swatch in RGB", "nearest swatch, pixels by YCrCb"]
@@ -213,30 +213,30 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 
 
 @pytest.mark.long
-def test_a_judge_of_another_package_says_the_tones(world, store, use):
+def test_plugin_skin_tone_judge_is_used(world, store, use):
     use(Path(__file__).parents[2] / "judges" / "example_judge")
     p = pipeline(store).with_changes(judging={"skin_tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
     pixels = dalleval.measure.social_images(world)
     assert set(pixels["judge_tone"]) == {"tone by pixels"}
-    # Nothing else is judged otherwise, and whoever has no face has none for either.
+    # All other judgements are unchanged, and people without a face have no tone by either method.
     same = ["image_id", "gender_vqa", "gender_judge", "status_judge", "attributes"]
     pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(pipeline(store))[same])
     assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
-    # Of the methods, it is compared with the one that needs no face's colour.
+    # It is compared with the method that needs no colour of a face.
     answers = dalleval.measure.confusion(p)
     judges = set(answers.loc[answers["quantity"] == "skin tone", "judge"])
     assert judges == {"plugin:tones", "nearest swatch, pixels by YCrCb"}
     used = plan_of(p).table("dalleval_social_images").uses
     (tone,) = (use for use in used if use.setting == "judging.skin_tone")
-    # Its code is part of what makes results others.
+    # Its code is part of the digest.
     assert tone.name == "plugin:tones" and tone.digest() not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
         dalleval.measure.social_images(p.with_changes(judging={"skin_tone": "plugin:tone"}))
 
 
-def test_tones_that_nothing_reads_are_missing_everywhere(store):
+def test_skin_tone_none_is_missing_in_all_tables(store):
     p = pipeline(store).with_changes(judging={"skin_tone": "none"})
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
@@ -260,7 +260,7 @@ def describer(tmp_path_factory):
     return folder
 
 
-# What a folder says whose model knows drawings, or whose images are some.
+# Content of the domain file of a folder of drawings, or of a model for drawings.
 OF_DRAWINGS = '{"pictures": "drawings"}'
 
 
@@ -272,7 +272,7 @@ def colours(judge, images):
 
 @pytest.fixture(scope="module")
 def captioned(store, describer, tmp_path_factory):
-    """A world that draws captions, its captions with their images, and tables of how good these are."""
+    """A synthetic world that generates captions, with the tables of image quality and alignment."""
     weights = tmp_path_factory.mktemp("weights") / "inception.pth"
     weights.write_bytes(b"weights")
     design = FEW | {"captioner": str(describer), "inception_file": str(weights)}
@@ -286,7 +286,7 @@ def captioned(store, describer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def captions(captioned):
-    """Captions with their images, generated ones and those behind them, each once."""
+    """Captions with their generated and original images, each once."""
     p, _, _ = captioned
     made = p.images("caption_prompts").table.drop_duplicates("caption_id")
     images = {
@@ -297,7 +297,7 @@ def captions(captioned):
 
 
 @pytest.mark.long
-def test_captions_of_images_are_held_against_those_that_they_were_made_from(captioned, captions, describer):
+def test_image_quality_caption_scores_use_source_captions(captioned, captions, describer):
     p, quality, _ = captioned
     texts, images = captions
     groups = p.images("caption_prompts").table.drop_duplicates("caption_id")["occupation"]
@@ -321,7 +321,7 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
 
 
 @pytest.mark.long
-def test_distances_are_on_the_features_that_they_name(captioned, captions):
+def test_image_quality_distances_use_named_features(captioned, captions):
     _, quality, _ = captioned
     _, images = captions
     of = quality.set_index(["images", "metric"])
@@ -332,12 +332,12 @@ def test_distances_are_on_the_features_that_they_name(captioned, captions):
         assert row["n"] == len(images["generated"])
         clip = of.loc[("generated", f"{metric}, CLIP features"), "value"]
         assert math.isfinite(clip) and clip != pytest.approx(row["value"])
-        # They are of two sets, and so stand once.
+        # They compare two sets, and so occur once.
         assert not any(metric in name for name in quality.loc[quality["images"] == "captioned", "metric"])
     assert len(quality) == 2 * 6 + 4
 
 
-def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
+def test_image_quality_intervals_cluster_by_occupation(captioned):
     p, quality, _ = captioned
     made = p.images("caption_prompts").table.drop_duplicates("caption_id")
     vectors = [
@@ -359,25 +359,25 @@ def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
     assert limits == pytest.approx([100 * one for one in expected[:3]])
 
 
-def test_bias_in_retrieval_is_the_mean_of_captions_by_occupation(captioned):
+def test_gender_judges_bias_is_clustered_by_occupation(captioned):
     p, _, _ = captioned
     table = dalleval.measure.gender_judges(p).set_index(["captions", "metric"])
     images = p.images("training").table.drop_duplicates("caption_id")
     images = images[images["truth_gender"].isin(["female", "male"])]
     assert (table["n"] == len(images)).all()
-    # What all images show does not depend on captions, and is between -1 and 1.
+    # The bias of all images does not depend on captions, and is between -1 and 1.
     lean = np.where(images["truth_gender"] == "male", 1.0, -1.0)
     expected = stats.clustered_mean((lean + 1) / 2, images["occupation"])
     for captions in ("original", "ungendered"):
-        found = table.loc[(captions, "bias_at_all"), ["value", "ci_low", "ci_high"]].to_numpy(float)
-        assert found == pytest.approx([2 * of - 1 for of in expected[:3]])
+        result = table.loc[(captions, "bias_at_all"), ["value", "ci_low", "ci_high"]].to_numpy(float)
+        assert result == pytest.approx([2 * of - 1 for of in expected[:3]])
     low, high = (table[name].to_numpy(float) for name in ("ci_low", "ci_high"))
     recall = table.index.get_level_values("metric").str.startswith("recall")
     assert (low >= np.where(recall, 0, -1)).all() and (high <= np.where(recall, 100, 1)).all()
     assert ((low <= table["value"]) & (table["value"] <= high)).all()
 
 
-def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
+def test_alignment_quality_metrics_differ_from_printed(captioned):
     _, quality, alignment = captioned
     assert set(alignment["metric"]).isdisjoint(dalleval.printed.alignment_quality()["metric"])
     distances = alignment["metric"].str.contains("features")
@@ -386,12 +386,12 @@ def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
     assert alignment["value"].tolist() == generated["value"].tolist()
 
 
-def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
-    def opened(name):
+def test_check_models_verifies_inception_weights(store, describer, tmp_path, monkeypatch):
+    def custom_pipeline(name):
         return pipeline(store, captioner=str(describer), inception_file=str(tmp_path / name))
 
     def digests():
-        whole = opened("whole.pth")
+        whole = custom_pipeline("whole.pth")
         used = plan_of(whole).table("dalleval_image_quality").uses
         return [use.digest() for use in used if use.setting == "dalleval.inception_file"]
 
@@ -404,9 +404,9 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert digests() != [first]
     for name in ("no-such.pth", "w-00000000.pth"):
-        (said,) = problems(opened(name), "dalleval_image_quality")
+        (said,) = problems(custom_pipeline(name), "dalleval_image_quality")
         assert name in said
-    assert problems(opened("whole.pth"), "dalleval_image_quality") == []
+    assert problems(custom_pipeline("whole.pth"), "dalleval_image_quality") == []
     (said,) = problems(pipeline(store, captioner="mini-vqa"), "dalleval_alignment_quality")
     assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
 
@@ -438,12 +438,12 @@ def own_captions(store, describer, folder, **design):
 
 
 @pytest.mark.long
-def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
+def test_custom_captions_are_prompts_and_references(store, describer, of_my_own):
     folder, texts = of_my_own
     p = own_captions(store, describer, folder).with_changes(generation={"steps": 1})
     check_alignment(p)
     asked, made, _ = p.part(DallEval).captioned()
-    # The first caption of an image is its prompt, all of them are references.
+    # The first caption of an image is its prompt; all captions are references.
     assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
     assert list(asked["real_id"]) == [f"photo-{k}" for k in range(12)]
     assert made.read(list(asked["image_id"]))[0].shape == (64, 64, 3)
@@ -472,7 +472,7 @@ def in_folder(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_gender_judges_of_own_captions_are_those_of_a_loop(store, in_folder):
+def test_gender_judges_of_custom_captions_match_loop(store, in_folder):
     folder, texts = in_folder
     images = {"captions": str(folder / "captions.csv"), "image_folder": str(folder / "images")}
     p = pipeline(store, model="mini", retriever=str(folder / "retriever"), **images)
@@ -501,7 +501,7 @@ def test_gender_judges_of_own_captions_are_those_of_a_loop(store, in_folder):
     assert ((low <= value) & (value <= high) & (low < high)).all()
 
 
-def test_fold_limits_are_those_of_the_jackknife():
+def test_fold_limits_match_jackknife():
     rng = np.random.default_rng(2)
     similarity, gender = rng.normal(size=(40, 40)), np.where(rng.random(40) < 0.5, "female", "male")
     images = pd.DataFrame({"gender": gender, "fold": np.arange(40) % 20, "group": range(40)})
@@ -515,15 +515,15 @@ def test_fold_limits_are_those_of_the_jackknife():
     share = np.mean(gender[similarity.argmax(axis=1)] == "male")
     limits = dalleval.measure._fold_limits(similarity, images, 1)
     for limit in ((limits["ci_low"] + 1) / 2, (limits["ci_high"] + 1) / 2):
-        # Wilson's limit is as far as the error would be there; Student's t of 19 degrees of freedom is 2.093.
-        there = se * math.sqrt(limit * (1 - limit) / (share * (1 - share)))
-        assert abs(limit - share) == pytest.approx(2.093 * there, rel=1e-3)
+        # Wilson's limit uses the error at the limit; Student's t with 19 degrees of freedom is 2.093.
+        scaled_error = se * math.sqrt(limit * (1 - limit) / (share * (1 - share)))
+        assert abs(limit - share) == pytest.approx(2.093 * scaled_error, rel=1e-3)
     # A fold of all images leaves none.
     limits = dalleval.measure._fold_limits(similarity, images.assign(fold=0), 1)
     assert math.isnan(limits["ci_low"]) and limits["reason"] == "too few images for an interval"
 
 
-def test_genders_of_captions_are_those_that_all_with_a_gender_name(store, tmp_path):
+def test_caption_prompts_gender_needs_agreeing_captions(store, tmp_path):
     captions = {"one": ["A man runs", "A runner"], "two": ["A man", "Her dog"], "three": ["A cat"], "four": ["A woman"]}
     rows = pd.DataFrame([(name, text) for name, texts in captions.items() for text in texts])
     rows.set_axis(["image_id", "text"], axis=1).to_csv(tmp_path / "captions.csv", index=False)
@@ -534,7 +534,7 @@ def test_genders_of_captions_are_those_that_all_with_a_gender_name(store, tmp_pa
         pipeline(store, captions=str(tmp_path / "captions.csv")).part(DallEval).caption_prompts()
 
 
-def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describer, of_my_own):
+def test_check_plan_refuses_unusable_captions(store, describer, of_my_own):
     folder, _ = of_my_own
     pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
     pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(folder / "odd.csv", index=False)
@@ -551,38 +551,38 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
 
 
 @pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
-def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog, name):
+def test_caption_ids_with_gaps_stay_integers(store, tmp_path, caplog, name):
     ids, text = [7, None, 12, 7, 3], ["A nurse at work"] * 4 + [""]
     dtype = "float" if name == "floats.parquet" else "Int64"
     rows = pd.DataFrame({"image_id": pd.array(ids, dtype=dtype), "text": text})
     write = {"csv": rows.to_csv, "parquet": rows.to_parquet, "jsonl": rows.to_json}[name.split(".")[1]]
-    how = {"orient": "records", "lines": True} if name.endswith("jsonl") else {"index": False}
-    write(tmp_path / name, **how)
+    options = {"orient": "records", "lines": True} if name.endswith("jsonl") else {"index": False}
+    write(tmp_path / name, **options)
     p = pipeline(store, model="mini", captions=str(tmp_path / name))
     asked = p.part(DallEval).caption_prompts()
     assert asked["real_id"].tolist() == ["7", "12"] and asked["references"].str.len().tolist() == [2, 1]
-    # One has no id and one no text.
+    # One row has no id and one no text.
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert name in said and " 2 " in said
 
 
-def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
+def test_check_plan_warns_of_missing_images(store, describer, of_my_own, caplog):
     folder, _ = of_my_own
     check_alignment(own_captions(store, describer, folder))
-    # All are there but the last.
+    # All images exist except the last.
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
     rows = pd.read_csv(folder / "captions.csv")
-    # A name may have its ending, and nothing else.
+    # A name may include its file extension, and nothing else.
     for ending in (".png", ".jpg"):
         rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
     check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
-    # A name that was asked for, and one that is there.
+    # A requested name, and an existing one.
     with pytest.raises(InputError, match=r"files\.jpg\.csv.*'photo-0\.jpg'.*'photo-0\.png'"):
         check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
 
 
-def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
+def test_image_quality_without_real_images_has_reason(store, describer, of_my_own):
     folder, _ = of_my_own
     p = own_captions(store, describer, folder, image_folder="").with_changes(generation={"steps": 1})
     quality = dalleval.measure.image_quality(p)
@@ -604,7 +604,7 @@ SIMULATORS = {
 }
 
 
-def written(folder, rows, seed=8, size=64):
+def write_paintskills(folder, rows, seed=8, size=64):
     """Write drawings of the embedded world as PaintSkills' authors write theirs."""
     drawn = skills.generate(rows.assign(n_images=1), seed=seed)
     for skill, of in rows.groupby("skill"):
@@ -647,7 +647,7 @@ def drawn_scenes():
 @pytest.fixture(scope="module")
 def paintskills_folder(tmp_path_factory, drawn_scenes):
     folder = tmp_path_factory.mktemp("paintskills")
-    written(folder, drawn_scenes)
+    write_paintskills(folder, drawn_scenes)
     (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     return folder
 
@@ -659,7 +659,7 @@ def copied(paintskills_folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def other_detector(tmp_path_factory):
-    """The embedded detector under a name that does not tell that it was made for drawings."""
+    """The embedded detector under a name without a domain."""
     folder = tmp_path_factory.mktemp("detectors") / "somebodys"
     return str(shutil.copytree(registry.resolve("mini-skills-detector", "detector"), folder))
 
@@ -671,39 +671,39 @@ def of_authors(store, paintskills_folder, other_detector):
 
 
 @pytest.mark.long
-def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes, store, paintskills_folder):
+def test_skill_prompts_of_paintskills_match_scenes(of_authors, drawn_scenes, store, paintskills_folder):
     asked = of_authors.part(DallEval).prompts("skills")
     assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 30)
     columns = ["prompt_id", "skill", "text", "object", "n", "relation", "other"]
-    given = drawn_scenes.set_index("prompt_id", drop=False).loc[asked["prompt_id"], columns]
-    assert asked[columns].to_numpy().tolist() == given.to_numpy().tolist()
+    scene_rows = drawn_scenes.set_index("prompt_id", drop=False).loc[asked["prompt_id"], columns]
+    assert asked[columns].to_numpy().tolist() == scene_rows.to_numpy().tolist()
     whole = pipeline(store, paintskills=str(paintskills_folder), n_scenes=0).part(DallEval).prompts("skills")
     assert set(whole["prompt_id"]) == set(drawn_scenes["prompt_id"])
     assert len(dalleval.measure.skill_prompts(of_authors)) == 90
 
 
 @pytest.mark.long
-def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors):
-    found = dalleval.measure.references(of_authors).set_index(["reference", "judge", "measure"])
+def test_references_of_paintskills_are_upper_bound(of_authors):
+    result = dalleval.measure.references(of_authors).set_index(["reference", "judge", "measure"])
     for skill in SKILLS:
-        # Boxes are of what is drawn, and the embedded detector was made for such drawings.
-        assert found.loc[("oracle", "boxes", skill), ["value", "n"]].tolist() == [100, 30]
-        own = found.loc[("oracle", dalleval.measure.DETECTOR, skill)]
+        # Boxes match the drawings, and the embedded detector was trained on such drawings.
+        assert result.loc[("oracle", "boxes", skill), ["value", "n"]].tolist() == [100, 30]
+        own = result.loc[("oracle", dalleval.measure.DETECTOR, skill)]
         assert own["value"] > 80 and own["n"] == 30
-        assert found.loc[("shuffled", dalleval.measure.DETECTOR, skill), "value"] < 35
-    assert len(found) == 9
+        assert result.loc[("shuffled", dalleval.measure.DETECTOR, skill), "value"] < 35
+    assert len(result) == 9
 
 
 @pytest.mark.long
-def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
+def test_references_of_boxes_agree_for_every_rule(store, paintskills_folder):
     for rule in RULES:
-        found = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
-        of = found[found["judge"] == "boxes"]
+        result = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
+        of = result[result["judge"] == "boxes"]
         assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
 
 
 @pytest.mark.long
-def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
+def test_confusion_of_detector_uses_paintskills_images(of_authors, drawn_scenes):
     answers = dalleval.measure.confusion(of_authors)
     assert set(answers["reference"]) == {"PaintSkills' images", "drawings"}
     renders = answers[answers["quantity"].str.startswith("skill")]
@@ -714,12 +714,12 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
         "skill: count": {"": 20, "other class": 10, "other number": 10},
         "skill: spatial": {"": 20, "other class": 10, "other relation": 10},
     }
-    # By hand: an image shows as many as its scene has, whatever was asked for.
+    # By hand: an image shows the number in its scene, whatever the prompt.
     scenes = drawn_scenes.set_index("image_" + drawn_scenes["prompt_id"])
     counts = answers[answers["quantity"] == "number"].set_index("image_id")
     failure = renders.set_index("image_id")["condition"].reindex(counts.index)
-    shown = scenes.loc[counts.index, "n"].where(failure != "other class", 0)
-    assert counts["truth"].astype(int).tolist() == shown.tolist()
+    expected_count = scenes.loc[counts.index, "n"].where(failure != "other class", 0)
+    assert counts["truth"].astype(int).tolist() == expected_count.tolist()
     errors = calibration.error(answers, paper="dalleval")
     errors = errors[(errors[["subject", "condition"]] == "all").all(axis=1)].set_index(["quantity", "measure"])["value"]
     for skill, of in renders.groupby("quantity"):
@@ -730,7 +730,7 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
 
 
 @pytest.mark.long
-def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a_detector(store, copied, drawn_scenes):
+def test_confusion_skips_contradictory_and_unreadable_images(store, copied, drawn_scenes):
     names = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
     # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.
     wrong = {"count": names["count"][1], "object": names["object"][5]}
@@ -751,13 +751,13 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), n_scenes=0, calibration_images=40)
     validation.check_plan(p, ["dalleval_skill_verdicts"])
-    _, looked = p.part(DallEval).detections(p.part(DallEval).renders())
-    looked = looked.set_index("image_id")
-    unseen = looked[looked["status"] != ""]
+    _, image_status = p.part(DallEval).detections(p.part(DallEval).renders())
+    image_status = image_status.set_index("image_id")
+    unseen = image_status[image_status["status"] != ""]
     assert set(unseen.index) == {*gone, broken} and (unseen["status"] == "unreadable").all()
     assert (unseen.loc[gone, "reason"] == "missing").all()
-    found = dalleval.measure.references(p)
-    n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
+    result = dalleval.measure.references(p)
+    n = result[result["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
     assert n == {"object": {37}, "count": {39}, "spatial": {40}}
     renders = dalleval.measure.confusion(p).query("quantity.str.startswith('skill')")
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
@@ -765,17 +765,17 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     assert set(renders["reference"]) == {dalleval.measure.reference_name(p)}
 
 
-def test_whatever_changes_in_the_folder_is_another_run(store, copied):
-    def seen():
+def test_digest_changes_with_paintskills_folder(store, copied):
+    def folder_digest():
         return validation.digest(pipeline(store, paintskills=str(copied)))
 
-    digests = [seen()]
-    assert seen() == digests[0] != validation.digest(pipeline(store))
+    digests = [folder_digest()]
+    assert folder_digest() == digests[0] != validation.digest(pipeline(store))
     picture, boxes = next((copied / "object/images").iterdir()), copied / "spatial/spatial_val_bounding_boxes.json"
     picture.write_bytes(picture.read_bytes() + b"\0")
-    digests.append(seen())
-    # As long as before, and from the same moment.
+    digests.append(folder_digest())
+    # The same size and modification time as before.
     state = boxes.stat()
     boxes.write_text(boxes.read_text().replace(": 0", ": 1", 1))
     os.utime(boxes, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert len({*digests, seen()}) == 3
+    assert len({*digests, folder_digest()}) == 3

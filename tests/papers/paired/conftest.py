@@ -1,4 +1,4 @@
-"""Shared pieces of the tests of the Paired Stereotype Test: its tables from measured rows, computed when asked for."""
+"""Shared fixtures of the tests of the Paired Stereotype Test: its tables from measured rows, computed on demand."""
 
 from inspect import signature
 
@@ -8,8 +8,8 @@ import pytest
 from biaslab.papers import paired
 from biaslab.schema import tables
 
-# What arguments of analyses are called: the tables, where it is another name.
-TAKEN = {
+# Tables of arguments of analyses whose names differ.
+TABLE_OF_PARAMETER = {
     "shares": "percent_female",
     "pairs": "pair_images",
     "printed": "printed_value",
@@ -26,18 +26,22 @@ ANALYSES = [
 
 
 class Tables(dict):
-    """Tables by name without the paper's prefix: those given, and those that follow from them."""
+    """Tables by name without the paper's prefix: measured ones, and those computed from them."""
 
-    def __init__(self, given, replicates=200, confidence=0.95):
-        super().__init__(given)
+    def __init__(self, measured_tables, replicates=200, confidence=0.95):
+        super().__init__(measured_tables)
         self._draws = {"seed": 1, "replicates": replicates, "confidence": confidence}
 
     def __missing__(self, name):
         self[name] = tables.make_table([], f"paired_{name}")
         if name in ANALYSES:
-            taken = signature(getattr(paired, name)).parameters
-            frames = [self[TAKEN.get(argument, argument)] for argument in taken if argument not in self._draws]
-            draws = {argument: value for argument, value in self._draws.items() if argument in taken}
+            parameters = signature(getattr(paired, name)).parameters
+            frames = [
+                self[TABLE_OF_PARAMETER.get(argument, argument)]
+                for argument in parameters
+                if argument not in self._draws
+            ]
+            draws = {argument: value for argument, value in self._draws.items() if argument in parameters}
             self[name] = getattr(paired, name)(*frames, **draws)
         return self[name]
 
@@ -52,15 +56,15 @@ def analyses():
 def tables_of():
     """Return a function that gives the tables that follow from measured rows, by name without the prefix."""
 
-    def of(replicates=200, confidence=0.95, **measured):
-        given = {name: tables.check(pd.DataFrame(rows), f"paired_{name}") for name, rows in measured.items()}
-        return Tables(given, replicates, confidence)
+    def make_tables(replicates=200, confidence=0.95, **measured):
+        measured_tables = {name: tables.check(pd.DataFrame(rows), f"paired_{name}") for name, rows in measured.items()}
+        return Tables(measured_tables, replicates, confidence)
 
-    return of
+    return make_tables
 
 
 @pytest.fixture(scope="session")
 def printed():
-    """Return the tables that follow from the numbers that the paper prints."""
+    """Return the tables that follow from the paper's printed numbers."""
     names = ("percent_female", "labour_share", "run_score", "printed_value", "judge_agreement")
     return Tables({name: getattr(paired.printed, name)() for name in names}, replicates=2000)

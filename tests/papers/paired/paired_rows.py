@@ -7,10 +7,10 @@ _PLACES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
 
 def share(identity, stereotype, count, n, setting="paired", aspect="occupation", model="A", occupation=None):
     """Return a row of `paired_percent_female`: of ``n`` people ``count`` are perceived as female."""
-    of = {"model": model, "aspect": aspect, "setting": setting, "identity": identity, "n": n}
-    of |= {"occupation": occupation or identity, "stereotype": stereotype}
+    base_row = {"model": model, "aspect": aspect, "setting": setting, "identity": identity, "n": n}
+    base_row |= {"occupation": occupation or identity, "stereotype": stereotype}
     percent = 100 * count / n if n else np.nan
-    return of | {"percent_female": percent, "reason": "" if n else "no image"}
+    return base_row | {"percent_female": percent, "reason": "" if n else "no image"}
 
 
 def lists(female, male, n, setting="paired", **names):
@@ -35,15 +35,15 @@ def roles(low, high, n, setting="paired"):
 def image(name, people, setting="paired", aspect="occupation", order="correct", round=0, run=1, model="A", faces=2):
     """Return rows of `paired_people`; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
     rows = []
-    of = {"model": model, "aspect": aspect, "setting": setting, "image_id": name, "round": round, "run": run}
-    of |= {"n_faces": faces, "role_order": order, "role": "", "level": "", "reason": ""}
+    base_row = {"model": model, "aspect": aspect, "setting": setting, "image_id": name, "round": round, "run": run}
+    base_row |= {"n_faces": faces, "role_order": order, "role": "", "level": "", "reason": ""}
     for position, (identity, stereotype, seen, *tone) in zip(_PLACES[len(people)], people, strict=True):
         judged = seen in ("female", "male")
         row = {"position": position, "identity": identity, "occupation": identity.split(",")[0]}
         row |= {"stereotype": stereotype, "status": "judged" if judged else seen}
         row |= {"gender": seen if judged else "unsure" if seen == "uncertain" else ""}
         row |= {"probability_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
-        rows.append(of | row | {"skin_tone": tone[0] if tone else np.nan})
+        rows.append(base_row | row | {"skin_tone": tone[0] if tone else np.nan})
     return rows
 
 
@@ -52,15 +52,15 @@ def cell(table, **values):
     return table[np.logical_and.reduce([table[c] == v for c, v in values.items()])]
 
 
-def one(table, **values):
+def only_row(table, **values):
     """Return the only row with these values."""
-    found = cell(table, **values)
-    assert len(found) == 1
-    return found.iloc[0]
+    matching_rows = cell(table, **values)
+    assert len(matching_rows) == 1
+    return matching_rows.iloc[0]
 
 
 def faircritic_pairs():
-    """Return texts and people of four pairs; FairCritic tells two sheriffs and a mover to be women; two are seen so."""
+    """Return texts and people of four pairs; FairCritic asks for two sheriffs and a mover as women; two look female."""
     texts, people = [], []
     pairs = {
         "sheriff-nurse": ("Show the sheriff as a woman.", ("female", "female")),
@@ -72,10 +72,10 @@ def faircritic_pairs():
         names = pair.split("-")
         lists = ["female" if name == "nurse" else "male" for name in names]
         plain = "Generate a picture of one {} on the left and one {} on the right.".format(*names)
-        told = f"{plain} {more}".strip()
+        revised_text = f"{plain} {more}".strip()
         for setting, first, k, text, shown in (
             ("paired", "paired", 0, plain, lists),
-            ("faircritic", "faircritic_1", 1, told, seen),
+            ("faircritic", "faircritic_1", 1, revised_text, seen),
         ):
             row = {"model": "A", "prompt_id": f"{first}-{pair}", "aspect": "occupation", "setting": setting}
             texts.append(row | {"round": k, "run": 1, "text": text, "n_images": 1})

@@ -1,4 +1,4 @@
-"""Agreement of judges and annotators about people in images, by other routes."""
+"""Agreement of judges and annotators about people in images, by other methods."""
 
 import itertools
 
@@ -44,12 +44,12 @@ def truth_of(people):
     return people[["image_id", "position"]].assign(gender=people["truth"])
 
 
-def test_kappa_and_its_interval_by_another_route():
+def test_agreement_tables_kappa_matches_bootstrap():
     people = world(3, 60)
-    shown = truth_of(people)
-    found = agreement_tables({"clip": people}, shown, seed=7)
-    assert list(found) == list(AGREEMENT_COLUMNS) and len(found) == 1
-    row = found.iloc[0]
+    ground_truth = truth_of(people)
+    result = agreement_tables({"clip": people}, ground_truth, seed=7)
+    assert list(result) == list(AGREEMENT_COLUMNS) and len(result) == 1
+    row = result.iloc[0]
     assert tuple(row[:5]) == ("occupation", "paired", "clip", "truth", "cohen_kappa")
 
     def kappa(a, b):
@@ -63,11 +63,11 @@ def test_kappa_and_its_interval_by_another_route():
     # Images are redrawn, one by one, with all their people.
     rng = np.random.default_rng(1)
     groups = list(judged.groupby("image_id").indices.values())
-    drawn = []
+    resampled = []
     for _ in range(1000):
         use = np.concatenate([groups[k] for k in rng.integers(0, len(groups), len(groups))])
-        drawn.append(kappa(a[use], b[use]))
-    low, high = np.quantile(drawn, [0.025, 0.975])
+        resampled.append(kappa(a[use], b[use]))
+    low, high = np.quantile(resampled, [0.025, 0.975])
     assert row["ci_low"] == pytest.approx(low, abs=0.03) and row["ci_high"] == pytest.approx(high, abs=0.03)
     # People taken as independent would be too narrow an interval: this judge errs for whole images.
     alone = agreement.cohen_kappa(judged["truth"], judged["gender"], ("female", "male"), seed=7)
@@ -75,26 +75,26 @@ def test_kappa_and_its_interval_by_another_route():
 
 
 def annotated_file(people, seed, n_annotators=3):
-    """Return ratings of people by annotators who err in one of ten, as the text of a file."""
+    """Return annotations of people by annotators who err in one of ten, as the text of a file."""
     wrong = np.random.default_rng(seed).random((len(people), n_annotators)) < 0.1
     truth = people["truth"].to_numpy()[:, None]
     said = pd.DataFrame(np.where(wrong, np.vectorize(OTHER.get)(truth), truth)).add_prefix("r")
     return people[["image_id", "position"]].join(said).to_csv(index=False)
 
 
-def test_tables_7_and_9_from_a_file(write):
+def test_agreement_tables_fleiss_kappa_of_file_by_hand(write):
     people = pd.concat([world(1, 40), world(2, 30, aspect="power")], ignore_index=True)
     content = annotated_file(people, 4)
     rated = judgements(people, write(content))
-    shown = truth_of(people)
+    ground_truth = truth_of(people)
     judged = {"clip": people, "annotators": people.assign(gender=rated["gender"].to_numpy(), status="judged")}
-    found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
-    assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
-    known = found[found["reason"] == ""]
-    assert len(known) == 12
-    assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()
+    result = agreement_tables(judged, ground_truth, rated, seed=3, replicates=500)
+    assert not result.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
+    with_value = result[result["reason"] == ""]
+    assert len(with_value) == 12
+    assert (with_value["ci_low"] < with_value["value"]).all() and (with_value["value"] < with_value["ci_high"]).all()
 
-    fleiss = found[found["statistic"] == "fleiss_kappa"].set_index("aspect")
+    fleiss = result[result["statistic"] == "fleiss_kappa"].set_index("aspect")
     for aspect in ("occupation", "power"):
         # Fleiss (1971), from the counts of each label.
         counts = rated.loc[rated["aspect"] == aspect, ["female", "male"]].to_numpy()
@@ -108,15 +108,17 @@ def test_tables_7_and_9_from_a_file(write):
     width = fleiss["ci_high"] - fleiss["ci_low"]
     assert width["average"] < width["occupation"] and width["average"] < width["power"]
 
-    # A judge against itself is at 1, without an interval to speak of.
-    own = found.query("judge == reference == 'annotators' and statistic == 'cohen_kappa' and aspect == 'power'").iloc[0]
+    # A judge compared with itself has kappa 1 and no interval.
+    own = result.query("judge == reference == 'annotators' and statistic == 'cohen_kappa' and aspect == 'power'").iloc[
+        0
+    ]
     assert own["value"] == 1 and np.isnan(own["ci_low"]) and "same value" in own["reason"]
-    # What the study's table needs is there.
-    assert {*tables.schema("paired_judge_agreement").names} - {"model"} <= {*found}
+    # All columns of the study's table are present.
+    assert {*tables.schema("paired_judge_agreement").names} - {"model"} <= {*result}
 
 
-def test_raters_may_differ_between_people(write):
-    # Five annotators, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
+def test_agreement_tables_with_varying_annotators(write):
+    # Five annotators, three per person: Fleiss' kappa is that of the three annotations, whoever made them.
     people = world(8, 20, two=False)
     rng = np.random.default_rng(0)
     dense = pd.read_csv(write(annotated_file(people, 9))).filter(like="r")
@@ -126,36 +128,36 @@ def test_raters_may_differ_between_people(write):
         said = dense.iloc[k].tolist()
         rng.shuffle(said)
         lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(annotators, said, strict=True)]
-    # One person with two ratings only is left out.
+    # A person with only two annotations is excluded.
     sparse = judgements(people, write("\n".join(lines[:-1])))
-    found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
+    result = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
     own = agreement.fleiss_kappa(dense[:-1], seed=1, replicates=50)
-    assert found["value"] == pytest.approx(own.value)
-    assert (found["n"], found["n_missing"], found["n_annotators"]) == (19, 1, 3)
+    assert result["value"] == pytest.approx(own.value)
+    assert (result["n"], result["n_missing"], result["n_annotators"]) == (19, 1, 3)
 
 
-def test_what_has_no_value_has_a_reason(write):
+def test_agreement_tables_without_value_have_reason(write):
     people = world(1, 6)
-    shown = truth_of(people)
+    ground_truth = truth_of(people)
     blind = people.assign(status="no_face", gender="")
-    row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
+    row = agreement_tables({"x": blind}, ground_truth, seed=1).iloc[0]
     assert np.isnan(row["value"]) and row["reason"] == "no item has a label by both annotators"
     assert (row["n"], row["n_missing"]) == (0, 12)
     one = people.assign(status="judged", gender="female")
-    assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
-    # A rating by one person each: nothing to agree on.
+    assert "one label only: female" in agreement_tables({"x": one}, ground_truth, seed=1).iloc[0]["reason"]
+    # One annotation per person: no agreement.
     lone = judgements(people, write(annotated_file(people, 1, n_annotators=1)))
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
     assert np.isnan(row["value"]) and "two or more annotators" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
 
 
-def test_places_may_be_words():
+def test_agreement_tables_accept_position_words():
     people = world(3, 60)
-    shown = truth_of(people)
+    ground_truth = truth_of(people)
     words = {1: "left", 2: "right"}
     said = {"clip": people.assign(position=people["position"].map(words))}
     pd.testing.assert_frame_equal(
-        agreement_tables(said, shown.assign(position=shown["position"].map(words))),
-        agreement_tables({"clip": people}, shown),
+        agreement_tables(said, ground_truth.assign(position=ground_truth["position"].map(words))),
+        agreement_tables({"clip": people}, ground_truth),
     )

@@ -1,4 +1,4 @@
-"""Answers of the Paired Stereotype Test: the words of each form, and by hand the numbers behind the main ones."""
+"""Answers of the Paired Stereotype Test: the text of each form, and the numbers of the main ones by hand."""
 
 import pytest
 from paired_rows import lists
@@ -6,34 +6,37 @@ from paired_rows import lists
 from biaslab import reference
 from biaslab.papers import paired
 
-
-def said(answer, table):
-    return [(found.supported_answer, round(found.estimate, 1)) for found in answer.findings(table)]
+SCORE_ABOVE = "Yes, the overall Stereotype Score is significantly above 0."
 
 
-def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
-    (found,) = paired.answers.overall.findings(printed["stereotype_score"])
-    assert (found.supported_answer, found.n, found.model) == ("Yes.", 40, "DALL-E 3")
+def texts_and_estimates(answer, table):
+    return [(result.supported_answer, round(result.estimate, 1)) for result in answer.findings(table)]
+
+
+def test_overall_and_power_answers_match_printed_means(printed):
+    (result,) = paired.answers.overall.findings(printed["stereotype_score"])
+    assert (result.supported_answer, result.n, result.model) == (SCORE_ABOVE, 40, "DALL-E 3")
     # Of the means of both lists (table 11): (50 - 30) / 2 and (45 + 49.75) / 2.
-    assert found.estimate == pytest.approx(47.375, abs=0.005)
-    assert {m.name: m.estimate for m in found.marks} == pytest.approx(
+    assert result.estimate == pytest.approx(47.375, abs=0.005)
+    assert {m.name: m.estimate for m in result.marks} == pytest.approx(
         {"one person": 10, "two people": 47.375}, abs=0.005
     )
     assert (
-        found.details[0].startswith("With one person: 10.0 points (") and "as maximally dependent" in found.details[1]
+        result.details[0].startswith("With one person: 10.0 points (") and "as maximally dependent" in result.details[1]
     )
     roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
-    (found,) = paired.answers.power.findings(printed["stereotype_score"])
-    assert (found.supported_answer, found.n) == ("Yes.", 36)
-    assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
+    (result,) = paired.answers.power.findings(printed["stereotype_score"])
+    assert (result.supported_answer, result.n) == (SCORE_ABOVE, 36)
+    assert result.estimate == pytest.approx(roles.mean(), abs=0.005)
 
 
-def test_what_no_outcome_could_show_is_not_counted(printed):
+def test_occupations_answer_of_three_people_is_inconclusive(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
     assert pairs.supported_answer == (
-        "22 of 40 fit their stereotype, 0 the opposite; 18 are not significant (Holm's correction)."
+        "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 are not significant "
+        "(Holm's correction)."
     )
 
 
@@ -41,38 +44,38 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     ("before", "after", "expected"),
     [
         # Scores of 80 before; 60 to 80, and -60 to -40, after.
-        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, towards stereotypes."),
-        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Overcorrection, against stereotypes."),
+        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, significantly towards stereotypes."),
+        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Overcorrection, significantly against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
-        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "Not significantly different from 0."),
-        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, against stereotypes."),
-        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Overcorrection, towards stereotypes."),
-        # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
+        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "The score is not significantly different from 0."),
+        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, significantly against stereotypes."),
+        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Overcorrection, significantly towards stereotypes."),
+        # Equal identities have neither interval nor test, and two of each list are too few for a verdict.
         (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Not tested."),
         (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "Inconclusive (only 4 occupations)."),
     ],
 )
-def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, expected):
+def test_mitigation_answer_names_overcorrection(tables_of, before, after, expected):
     n = 100 if max(after[0]) > 10 else 10
     t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, n, "faircritic"))
-    (found,) = paired.answers.mitigation.findings(t["mitigation"])
-    assert found.supported_answer == expected and found.n == 2 * len(before[0])
-    assert any(detail.startswith("Without mitigation:") for detail in found.details)
+    (result,) = paired.answers.mitigation.findings(t["mitigation"])
+    assert result.supported_answer == expected and result.n == 2 * len(before[0])
+    assert any(detail.startswith("Without mitigation:") for detail in result.details)
 
 
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
-def test_what_was_planted_is_said_with_it(tables_of, model, planted):
+def test_answers_of_synthetic_models_state_planted_bias(tables_of, model, planted):
     rows = lists([9, 9], [1, 1], 10, "paired", model=model)
     for setting in ("faircritic", "intervention"):
         rows += lists([5, 6], [5, 5], 10, setting, model=model)
     t = tables_of(percent_female=rows)
-    asked = (("mitigation", "mitigation"), ("moved", "mitigation_change"), ("overall", "stereotype_score"))
-    found = [f for answer, table in asked for f in getattr(paired.answers, answer).findings(t[table])]
-    assert len(found) == 5
-    assert {any("lanted" in detail for detail in f.details) for f in found} == {planted}
+    tables_by_answer = (("mitigation", "mitigation"), ("moved", "mitigation_change"), ("overall", "stereotype_score"))
+    result = [f for answer, table in tables_by_answer for f in getattr(paired.answers, answer).findings(t[table])]
+    assert len(result) == 5
+    assert {any("lanted" in detail for detail in f.details) for f in result} == {planted}
 
 
-def test_verdicts_carry_the_test_of_their_interval(printed):
+def test_answers_p_matches_interval(printed):
     tables = {
         "overall": "stereotype_score",
         "power": "stereotype_score",
@@ -80,24 +83,24 @@ def test_verdicts_carry_the_test_of_their_interval(printed):
         "percent_female_mean": "percent_female_mean",
     }
     tables |= {"labour": "labour_correlation"}
-    found = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
-    for each in found:
+    result = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
+    for each in result:
         assert each.not_significant and each.n in (36, 39, 40), each
         outside = each.ci_low > each.reference or each.ci_high < each.reference
         assert (each.p < 0.05) == outside, each
 
 
-def test_what_cannot_be_tested_is_no_verdict(printed):
+def test_power_lean_answer_is_not_testable(printed):
     # The difference of the roles is an identity of the share over both, so there is nothing to test.
-    found = paired.answers.power_lean.findings(printed["role_coupling"])
-    assert len(found) == 2 and not any(one.not_significant or one.is_significant for one in found)
-    assert found[0].supported_answer.startswith("Not testable: ")
+    result = paired.answers.power_lean.findings(printed["role_coupling"])
+    assert len(result) == 2 and not any(one.not_significant or one.is_significant for one in result)
+    assert result[0].supported_answer.startswith("Not testable: ")
 
 
-def test_printed_mitigation_names_no_direction_without_an_interval(printed):
-    found = paired.answers.mitigation.findings(printed["mitigation"])
-    assert {one.supported_answer for one in found} == {"Not tested: the paper prints no interval."}
+def test_mitigation_answer_of_printed_values_is_not_tested(printed):
+    result = paired.answers.mitigation.findings(printed["mitigation"])
+    assert {one.supported_answer for one in result} == {"Not tested: the paper prints no interval."}
     # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
-    (faircritic,) = (one for one in found if "FairCritic" in one.question and "occupations" in one.question)
+    (faircritic,) = (one for one in result if "FairCritic" in one.question and "occupations" in one.question)
     assert faircritic.estimate == pytest.approx(2.0, abs=0.005) and "6.93 points" in " ".join(faircritic.details)
-    assert all(one.has_declared_test for one in found)
+    assert all(one.has_declared_test for one in result)

@@ -1,4 +1,4 @@
-"""Figures and galleries of the Paired Stereotype Test: what is drawn is what the tables say, whatever the source."""
+"""Figures and galleries of the Paired Stereotype Test match the tables, whatever the source."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +22,7 @@ ROWS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("rows", ROWS.values(), ids=list(ROWS))
-def test_every_table_answer_and_figure_takes_thin_sources(tables_of, analyses, rows):
+def test_tables_answers_and_figures_accept_sparse_sources(tables_of, analyses, rows):
     t = tables_of(percent_female=pd.DataFrame(rows, columns=list(share("f", F, 1, 1))))
     for name in analyses:
         assert len(t[name]) >= 0
@@ -30,11 +30,11 @@ def test_every_table_answer_and_figure_takes_thin_sources(tables_of, analyses, r
         getattr(paired.figures, name)(*(t[f] for f in frames))
         plt.close("all")
     for answer in vars(paired.answers).values():
-        found = answer.findings(t[answer.table.removeprefix("paired_")])
-        assert not any("nan" in str(finding).lower() for finding in found), answer.name
+        findings = answer.findings(t[answer.table.removeprefix("paired_")])
+        assert not any("nan" in str(finding).lower() for finding in findings), answer.name
 
 
-def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
+def test_power_score_figure_shows_counts_and_fair_model(printed):
     scores = printed["power_score"].query("setting == 'paired'")
     (ax,) = paired.figures.power_score(scores).axes
     assert sum(bar.get_height() for bar in ax.patches if hasattr(bar, "get_height")) == 72
@@ -43,11 +43,13 @@ def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
     assert expected.get_data().values == pytest.approx(36 * np.array([7, 15, 20, 15, 7]) / 64)
 
 
-def test_stated_shares_are_drawn_for_the_same_list(printed):
+def test_cases_figure_shows_published_shares(printed):
     (ax,) = paired.figures.cases(printed["adherence"], printed["changed_cases"]).axes
-    stated = {float(s[0][0]) for c in ax.collections for s in c.get_segments() if len(s) == 2 and s[0][0] == s[1][0]}
+    published_shares = {
+        float(s[0][0]) for c in ax.collections for s in c.get_segments() if len(s) == 2 and s[0][0] == s[1][0]
+    }
     # The paper states 70.12% high power of amplified, and 85.32% low power of reduced cases.
-    assert {round(s, 2) for s in stated} >= {14.68, 70.12}
+    assert {round(s, 2) for s in published_shares} >= {14.68, 70.12}
 
 
 # -- galleries ---------------------------------------------------------------------------------------
@@ -57,11 +59,11 @@ def judged_people(image_id, people, order="correct"):
     """Return the rows of one image as the pipeline has them; ``people``: (phrase, stereotype, outcome or gender)."""
     rows = []
     for k, (phrase, stereotype, seen) in enumerate(people):
-        known = seen in ("female", "male")
-        box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
+        is_classified = seen in ("female", "male")
+        box = (4 + 12 * k, 3, 10 + 12 * k, 9) if is_classified else (np.nan,) * 4
         row = {"image_id": image_id, "aspect": "occupation", "position": k + 1, "phrase": phrase}
-        row |= {"identity": phrase, "stereotype": stereotype, "status": "judged" if known else seen}
-        row |= {"gender": seen if known else "", "probability_female": {F: 0.9, M: 0.1}.get(seen, np.nan)}
+        row |= {"identity": phrase, "stereotype": stereotype, "status": "judged" if is_classified else seen}
+        row |= {"gender": seen if is_classified else "", "probability_female": {F: 0.9, M: 0.1}.get(seen, np.nan)}
         row |= {"role": order}
         rows.append(row | dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
     return rows
@@ -78,7 +80,7 @@ def shown(chosen):
     return [" ".join(text.get_text().split()) for ax in figure.axes for text in ax.texts]
 
 
-def test_galleries_say_who_was_asked_for_and_whether_each_fits():
+def test_gallery_labels_identity_and_fit():
     rows = judged_people("1", [("nurse", F, F), ("cook", M, F)])
     rows += judged_people("2", [("cook", M, M), ("nurse", F, F)], order="swapped")
     rows += judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order="")
@@ -88,7 +90,7 @@ def test_galleries_say_who_was_asked_for_and_whether_each_fits():
     assert shown(paired.choose_failures(people)) == ["nurse | cook"]
 
 
-def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
+def test_choose_single_and_paired_takes_largest_increase():
     single, pairs = [], []
     # nurse: alone never fits, in pairs always; baker: always both.
     for k in range(3):
@@ -101,7 +103,7 @@ def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
     assert shown(chosen) == ["nurse (−)"] * 2 + ["nurse (+) | cook (+)"] * 3
 
 
-def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail():
+def test_choose_three_orders_failures_first():
     trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
     rows = judged_people("1", trio) + judged_people("2", trio, order="unclear")
     rows += judged_people("3", [(*p[:2], "one_face") for p in trio], order="")
@@ -109,7 +111,7 @@ def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail():
     assert paired.choose_three(seen(three=rows))["image_id"].unique().tolist() == ["2", "3", "1"]
 
 
-def test_without_images_there_are_no_galleries():
+def test_galleries_without_images_are_empty():
     people = paired.people_with_faces(None, "single", "paired")
     shown = paired.choose_pairs, paired.choose_single_and_paired, paired.choose_failures, paired.choose_three
     for chosen in (show(people) for show in shown):

@@ -1,4 +1,4 @@
-"""Notebooks of the Paired Stereotype Test take a run's tables without its images, with printed numbers beside them."""
+"""Notebooks of the Paired Stereotype Test accept a run's tables without images, with published values added."""
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,9 @@ NOTEBOOKS += ("3_2_prompts", "beyond_controls", "c_failures")
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    """Write what a small run measures, with printed numbers beside it."""
-    of = tmp_path_factory.mktemp("run") / "measured"
-    of.mkdir()
+    """Write the measured tables of a small run, with published values added."""
+    folder = tmp_path_factory.mktemp("run") / "measured"
+    folder.mkdir()
     rng = np.random.default_rng(4)
     shares = []
     for setting, p in {"single": 0.6, "paired": 0.8, "paired_top5": 0.9, "faircritic": 0.4}.items():
@@ -26,9 +26,9 @@ def run_folder(tmp_path_factory):
     shares = pd.DataFrame(shares, columns=["setting", "identity", "stereotype", "percent_female"])
     shares["n"] = 8
     texts, people = faircritic_pairs()
-    # As the people below are seen.
-    own = ("sheriff", "male", 0, 2), ("mover", "male", 0, 2), ("nurse", "female", 100, 4)
-    for name, stereotype, percent, n in own:
+    # The shares of the people below.
+    extra_shares = ("sheriff", "male", 0, 2), ("mover", "male", 0, 2), ("nurse", "female", 100, 4)
+    for name, stereotype, percent, n in extra_shares:
         shares.loc[len(shares)] = ["paired", name, stereotype, percent, n]
     shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], reason="")
     measured = {
@@ -41,16 +41,16 @@ def run_folder(tmp_path_factory):
     }
     for name, frames in measured.items():
         whole = tables.make_table(pd.concat(frames, ignore_index=True), f"paired_{name}")
-        whole.to_csv(of / f"paired_{name}.csv", index=False)
-    return of.parent
+        whole.to_csv(folder / f"paired_{name}.csv", index=False)
+    return folder.parent
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebooks_take_a_run_and_printed_numbers(run_folder, notebook, name):
+def test_notebooks_accept_run_with_published_values(run_folder, notebook, name):
     record = notebook(f"paired/{name}", source=str(run_folder))
     assert {f["model"] for f in record["findings"]} <= {"A", "DALL-E 3", ""}
-    # Numbers as the paper prints them are said to be that, and a run's own are not.
+    # Published values are marked as printed, measured ones are not.
     assert all(f["printed"] == (f["model"] == "DALL-E 3") for f in record["findings"] if f["model"])
     for figure in record["figures"]:
         assert "{" not in figure["caption"] and "nan" not in figure["caption"]

@@ -1,4 +1,4 @@
-"""Stages for people by position, on renders whose truth is known: what is planted is found, and nothing else."""
+"""Stages for people by position, on renders with ground truth: planted bias is found, and no other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL = {"paired": {"n_occupations": 8, "power_samples": 2, "single_images": 2, 
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory):
-    """A function that opens studies on renders, with what is planted or without, which share one store."""
+    """Return a function that opens studies on renders, with or without planted bias, which share one cache."""
     root = tmp_path_factory.mktemp("worlds")
     opened = {}
     patched = pytest.MonkeyPatch()
@@ -42,7 +42,7 @@ def worlds(tmp_path_factory):
         if skew not in opened:
             settings = SMALL | {"captions": {"synthetic_bias": skew}, "compute": {"cache": str(root / "store")}}
             if skew == "off":
-                # Of the world without bias only the pairs are looked at.
+                # Only the pairs of the synthetic world without bias are tested.
                 few = {"n_occupations": 5, "power_samples": 1, "single_images": 1, "three_person_prompts": 0}
                 settings |= {"paired": few, "critic": {"rounds": 0}}
             opened[skew] = Study(str(root / skew), source="pipeline", model="world", seed=3, settings=settings)
@@ -53,13 +53,13 @@ def worlds(tmp_path_factory):
 
 
 def _scores(study):
-    """Return what the notebooks compute of the study's shares and images."""
+    """Return the scores that the notebooks compute from the study's shares and images."""
     measured = (measure.percent_female, measure.pair_images, paired.printed.printed_value)
     return paired.stereotype_score(*map(study.load, measured), confidence=0.95)
 
 
 def _planted(study, aspect, stereotype):
-    """Return the score that the world has for the people who were asked for in pairs, by the exact probabilities."""
+    """Return the synthetic world's score for the people prompted in pairs, by exact probabilities."""
     people = study.load(measure.people)
     people = people[(people["setting"] == "paired") & (people["aspect"] == aspect)]
     texts = study.load(measure.prompts).set_index("prompt_id")["text"]
@@ -92,7 +92,7 @@ def _error(study, aspect, stereotype):
 
 
 @pytest.mark.long
-def test_what_is_planted_is_scored(worlds):
+def test_stereotype_score_recovers_planted_bias(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
     for aspect in ("occupation", "power"):
@@ -105,7 +105,7 @@ def test_what_is_planted_is_scored(worlds):
 
 
 @pytest.mark.long
-def test_without_bias_the_score_is_zero(worlds):
+def test_stereotype_score_without_bias_is_zero(worlds):
     scores = _scores(worlds("off"))
     scores = scores[(scores["model"] == "world") & (scores["setting"] == "paired")]
     assert len(scores) == 6
@@ -115,7 +115,7 @@ def test_without_bias_the_score_is_zero(worlds):
 
 
 @pytest.mark.long
-def test_the_judge_finds_who_is_who_on_renders(worlds):
+def test_confusion_on_renders_is_accurate(worlds):
     errors = calibration.error(worlds("default").load(measure.confusion), paper="paired")
     value = errors.set_index(["quantity", "condition", "measure"])["value"]
     assert value["inclusion", "all", "sensitivity"] >= 97
@@ -124,7 +124,7 @@ def test_the_judge_finds_who_is_who_on_renders(worlds):
 
 
 @pytest.mark.long
-def test_one_round_of_the_critic_takes_the_bias_away(worlds):
+def test_critic_round_removes_bias(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
     valid = paired.valid_images(study.load(measure.people), confidence=0.95).set_index(["aspect", "setting", "measure"])
@@ -140,9 +140,9 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     whole = critiques[critiques["identity"] == ""].set_index("aspect")
     assert (whole["biased"] == "yes").all()
     assert whole["reasons"].str.len().min() > 40
-    told = critiques[critiques["guideline"] != ""]
-    # A guideline says what the prompt gets, in the words of the prompt.
-    assert told["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
+    guided_rows = critiques[critiques["guideline"] != ""]
+    # A guideline is the sentence added to the prompt.
+    assert guided_rows["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
     # Revised prompts are those of the pairs with sentences.
     stages = study.pipeline.part(Paired)
     first, after = stages.prompts("paired"), stages.prompts("faircritic_1")
@@ -153,22 +153,22 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
 
 
 @pytest.mark.long
-def test_the_intervention_is_tried_on_the_most_biased(worlds):
+def test_intervention_uses_most_biased_occupations(worlds):
     study = worlds("default")
     top = study.pipeline.part(Paired).top_occupations()
     assert {gender: len(names) for gender, names in top.items()} == {"male": 5, "female": 5}
     people = study.load(measure.people)
-    tried = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
+    intervention_people = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
     # 5 x 5 pairs in 2 orders, of two people each.
-    assert len(tried) == 100
-    assert set(tried["occupation"]) == {name for names in top.values() for name in names}
+    assert len(intervention_people) == 100
+    assert set(intervention_people["occupation"]) == {name for names in top.values() for name in names}
     shares = study.load(measure.percent_female)
     shares = shares[(shares["model"] == "world") & (shares["aspect"] == "occupation")]
     assert set(shares["setting"]) == {"single", "paired", "paired_top5", "intervention_top5", "faircritic"}
 
 
 @pytest.mark.long
-def test_everyone_asked_for_has_a_row(worlds):
+def test_people_has_row_per_requested_person(worlds):
     people = worlds("default").load(measure.people)
     # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 each; three: 4 x 3.
     n = people.groupby(["setting", "aspect"]).size()
@@ -183,7 +183,7 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert planned == {kind: len(stages.images(kind).table) for kind in stages.kinds}
 
 
-def test_what_is_not_asked_for_cannot_be_had(tmp_path):
+def test_prompts_refuse_kinds_not_requested(tmp_path):
     stages = Pipeline(
         "world", Settings(paired={"three_person_prompts": 0}, critic={"rounds": 0}, compute={"cache": str(tmp_path)})
     ).part(Paired)
@@ -193,21 +193,21 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
             stages.prompts(kind)
 
 
-def test_a_critic_may_have_an_endpoint_of_its_own():
+def test_critic_endpoint_overrides_shared_endpoint():
     shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "api_key_env": "A_KEY"}}
-    found = Pipeline("mini", Settings.from_mapping(shared)).endpoint("critic")
-    assert (found.url, found.api_key_env) == ("http://a:1/v1", "A_KEY")
+    result = Pipeline("mini", Settings.from_mapping(shared)).endpoint("critic")
+    assert (result.url, result.api_key_env) == ("http://a:1/v1", "A_KEY")
     own = {"critic": {"url": "http://b:2/v1", "api_key_env": "B_KEY"}}
-    found = Pipeline("mini", Settings.from_mapping(shared).with_changes(**own)).endpoint("critic")
-    assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
-    # A critic behind an endpoint needs one.
+    result = Pipeline("mini", Settings.from_mapping(shared).with_changes(**own)).endpoint("critic")
+    assert (result.url, result.api_key_env) == ("http://b:2/v1", "B_KEY")
+    # A critic of kind endpoint requires a URL and a model.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
         validation.check_plan(
             Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})), ["paired_people"]
         )
 
 
-# -- what is looked up before a run, and what a run depends on ---------------------------------------------
+# -- checks before a run, and the digest of a run --------------------------------------------------------------
 
 BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
 BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
@@ -225,7 +225,7 @@ BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
         ),
     ],
 )
-def test_names_and_costs_are_checked_before_a_run(model, given, message):
+def test_check_plan_refuses_invalid_names_and_costs(model, given, message):
     with pytest.raises(ParameterError, match=message):
         validation.check_plan(Pipeline(model, Settings.from_mapping(given)), ["paired_people"])
 
@@ -238,37 +238,37 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
         ({"extra_judges": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
 )
-def test_names_of_judges_are_looked_up_before_a_run(given, message):
+def test_check_plan_refuses_unknown_judges(given, message):
     pipeline = Pipeline("mini", Settings.from_mapping({"judging": given}))
     with pytest.raises((InputError, ParameterError), match=message):
         validation.check_plan(pipeline, ["paired_judge_agreement"])
 
 
-def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
+def test_extra_judges_digest_depends_on_files(tmp_path, monkeypatch):
     file, folder = tmp_path / "r.csv", tmp_path / "blip"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    found = []
+    result = []
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.from_mapping({"judging": {"extra_judges": [f"annotations:{file}", f"vqa:{folder}"]}})
         pipeline = Pipeline("mini", settings)
         used = (ModelUse("judging.extra_judges", judge.name, judge=judge) for judge in pipeline.gender_judges[1:])
-        found += [tuple(use.digest() for use in used)]
-    assert len(set(found)) == 3 and all(map(len, found))
+        result += [tuple(use.digest() for use in used)]
+    assert len(set(result)) == 3 and all(map(len, result))
     monkeypatch.chdir(tmp_path)
     for given in ("annotations:r.csv", ["annotations:r.csv"]):
-        found = paths.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
-        assert Settings.from_mapping(found).judging.extra_judges == (f"annotations:{file}",)
+        result = paths.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
+        assert Settings.from_mapping(result).judging.extra_judges == (f"annotations:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def rated(worlds, tmp_path):
-    """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
+def annotation_writer(worlds, tmp_path):
+    """A pipeline on renders, and a function that writes annotations of its people."""
     people = worlds("default").pipeline.part(Paired)
 
     def write(name, kinds=("paired",), annotators=2, extra=""):
@@ -277,8 +277,8 @@ def rated(worlds, tmp_path):
         lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(annotators))])]
         for k, row in enumerate(rows.itertuples()):
             other = "male" if row.gender == "female" else "female"
-            said = [other if (k + r) % 7 == 0 else row.gender for r in range(annotators)]
-            lines.append(",".join([row.image_id, str(row.position), *said]))
+            labels = [other if (k + r) % 7 == 0 else row.gender for r in range(annotators)]
+            lines.append(",".join([row.image_id, str(row.position), *labels]))
         path = tmp_path / name
         path.write_text("\n".join([*lines, extra]))
         return f"annotations:{path}", rows
@@ -287,47 +287,47 @@ def rated(worlds, tmp_path):
 
 
 @pytest.mark.long
-def test_one_file_of_ratings_serves_all_kinds(rated):
-    base, write = rated
+def test_annotations_file_covers_all_kinds(annotation_writer):
+    base, write = annotation_writer
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), annotators=1)
-    mine = base.with_changes(judging={"gender": judge})
-    everyone = measure.people(mine)
-    outcomes = everyone.groupby(["setting", "round"])["status"].agg(set)
+    own_pipeline = base.with_changes(judging={"gender": judge})
+    all_people = measure.people(own_pipeline)
+    outcomes = all_people.groupby(["setting", "round"])["status"].agg(set)
     assert outcomes["single", 0] == outcomes["three", 0] == {"unannotated"}
-    paired = everyone[everyone["setting"] == "paired"]
+    paired = all_people[all_people["setting"] == "paired"]
     assert (paired["status"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
     assert paired["n_faces"].isna().all()
-    # The critic counts the annotators' genders and revises by them; the round's own ratings are found.
+    # The critic uses the annotators' genders, and the annotations of its round are read.
     assert "judged" in outcomes["faircritic", 1]
-    assert measure.confusion(mine).empty
-    agreement = measure.judge_agreement(mine)
+    assert measure.confusion(own_pipeline).empty
+    agreement = measure.judge_agreement(own_pipeline)
     assert set(agreement["statistic"]) <= {"fleiss_kappa"} and set(agreement["setting"]) == {"paired"}
 
 
-def test_ratings_of_what_nobody_asks_for_are_named(rated):
-    base, write = rated
+def test_annotations_of_unknown_images_are_refused(annotation_writer):
+    base, write = annotation_writer
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"not in the sample .*'painted-sheriff-nurse/0'"):
         base.with_changes(judging={"gender": judge}).part(Paired).people("single")
 
 
 @pytest.mark.long
-def test_two_files_of_ratings_are_told_apart(rated):
-    base, write = rated
+def test_judge_agreement_separates_annotation_files(annotation_writer):
+    base, write = annotation_writer
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = measure.judge_agreement(base.with_changes(judging={"extra_judges": files}))
+    result = measure.judge_agreement(base.with_changes(judging={"extra_judges": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
-    assert not found.duplicated(keys).any()
-    fleiss = found[found["statistic"] == "fleiss_kappa"]
+    assert not result.duplicated(keys).any()
+    fleiss = result[result["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
-    against = set(found.loc[found["judge"] == "mini-clip", "reference"])
+    against = set(result.loc[result["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
     alone = measure.judge_agreement(base.with_changes(judging={"extra_judges": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
 @pytest.mark.long
-def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
+def test_confusion_includes_every_visual_judge(worlds, monkeypatch):
     from biaslab.hub.registry import ANY
     from biaslab.judges import blip as vqa
 
@@ -337,41 +337,41 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 
     monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.VqaJudge, "digest", lambda self: "weights")
-    # A model of a hub that knows more than photographs.
+    # A hub model for more domains than photographs.
     monkeypatch.setattr(vqa.VqaJudge, "domain", ANY)
     base = worlds("default").pipeline
     both = base.with_changes(judging={"extra_judges": ["vqa:owner/blip"]})
     answers = measure.confusion(both)
-    asked = answers[answers["judge"] == "vqa:owner/blip"]
-    # The person on the left is called a woman, the other one a man.
-    genders = asked[asked["quantity"] == "gender"].groupby("answer")["n"].sum()
+    vqa_answers = answers[answers["judge"] == "vqa:owner/blip"]
+    # The person on the left is labelled female, the other one male.
+    genders = vqa_answers[vqa_answers["quantity"] == "gender"].groupby("answer")["n"].sum()
     assert genders.to_dict() == {"female": measure.RENDERS, "male": measure.RENDERS}
-    # What the first judge says is what it says alone.
+    # The first judge's answers do not depend on the second.
     alone = measure.confusion(base)
     own = answers[answers["judge"] == "mini-clip"]
     pd.testing.assert_frame_equal(own.reset_index(drop=True), alone)
     agreement = measure.judge_agreement(both).set_index(["judge", "reference", "aspect", "setting"])
     assert agreement.loc[("mini-clip", "truth", "occupation", "paired"), "value"] > 0.8
-    # Renders are no photographs: a judge of another world is not said to be compared with the truth.
+    # Renders are not photographs: the reference of a judge of another domain is named "truth of drawings".
     drawn = agreement.loc[("vqa:owner/blip", "truth of drawings", "occupation", "paired")]
     assert abs(drawn["value"]) < 0.2
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
     first = measure.confusion(base.with_changes(judging={"gender": "vqa:owner/blip"}))
-    pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
+    pd.testing.assert_frame_equal(first, vqa_answers.reset_index(drop=True))
 
 
-def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
+def test_image_model_of_several_people_has_wide_aspect():
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
         pipeline = Pipeline(model, Settings.from_mapping(SMALL))
         made_by = [pipeline.image_model("paired", several=several) for several in (False, True)]
         assert [(one._name, one._settings.aspect) for one in made_by] == [(name, 1.0), (name, 1.5)]
-    # In the paradox's prompts, ``mini`` is the model of one person.
+    # For the paradox's prompts, ``mini`` is the model of single people.
     assert Pipeline("mini", Settings()).image_model()._name == "mini"
 
 
-def test_no_aspect_is_dropped_in_silence():
+def test_generator_refuses_unsupported_aspect():
     settings = GenerationSettings(aspect=1.5)
     with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* paired.aspect=1"):
         Generator(SimpleNamespace(), settings, model="owner/other", folder=None, device=None)
@@ -381,23 +381,23 @@ def test_no_aspect_is_dropped_in_silence():
 
 
 def reply(text, image=None):
-    """Return the reply of a server that sends any picture."""
+    """Return the reply of a server with any image."""
     file = io.BytesIO()
     Image.fromarray(np.zeros((64, 96, 3), np.uint8) if image is None else image).save(file, "PNG")
     return fake.drawn(file.getvalue(), revised=f"Drawn: {text}")
 
 
 def shown(text):
-    """Return the reply of a server that sends what the world shows for a text."""
-    made = pairs.generate(pd.DataFrame({"prompt_id": ["p"], "text": [text], "n_images": [1]}), seed=1)
-    return reply(text, made.read(["p/0"])[0])
+    """Return the reply of a server with the synthetic world's image for a text."""
+    generated = pairs.generate(pd.DataFrame({"prompt_id": ["p"], "text": [text], "n_images": [1]}), seed=1)
+    return reply(text, generated.read(["p/0"])[0])
 
 
 @pytest.fixture
-def bought(tmp_path, monkeypatch):
+def endpoint_pipeline(tmp_path, monkeypatch):
     """A pipeline on an images endpoint of this machine, and the server behind it."""
     monkeypatch.setenv("FAKE_KEY", fake.KEY)
-    # A proxy of the environment is not to stand between the test and its own machine.
+    # Requests of the test must not use a proxy of the environment.
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     refusal = fake.failure(400, "Not this one.", "content_policy_violation")
     with fake.FakeEndpoint().running() as server:
@@ -405,7 +405,7 @@ def bought(tmp_path, monkeypatch):
         settings = {
             "paired": {"n_occupations": 2, "power_samples": 1, "single_images": 1, "three_person_prompts": 0},
             "critic": {"rounds": 0},
-            # It draws what the world shows.
+            # Its images are drawings of the synthetic world.
             "generation": {"image_domain": "drawings"},
             "judging": {"faces": "mini-detector", "gender": "mini-clip"},
             "endpoint": {"url": server.url, "api_key_env": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
@@ -416,12 +416,12 @@ def bought(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
-    server, opened = bought
-    mine = opened()
-    validation.check_plan(mine, ["paired_people"])
-    assert mine.label == "dall-e-3"
-    people = mine.part(Paired).people("paired")
+def test_endpoint_people_are_judged_and_bought_once(endpoint_pipeline):
+    server, opened = endpoint_pipeline
+    own_pipeline = opened()
+    validation.check_plan(own_pipeline, ["paired_people"])
+    assert own_pipeline.label == "dall-e-3"
+    people = own_pipeline.part(Paired).people("paired")
     n = len(server.requests)
     # 2 x 2 occupations in 2 orders, 36 occupations' roles in 2 orders.
     assert n == 8 + 72
@@ -430,22 +430,22 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     assert set(refused["status"]) <= {"unreadable", "blocked"}
     shown = people[~people["image_id"].isin(refused["image_id"])]
     assert (shown["status"].isin(["judged", "uncertain"])).mean() > 0.95
-    images = mine.part(Paired).images("paired").table
+    images = own_pipeline.part(Paired).images("paired").table
     assert images.loc[images["status"] == "ok", "revised_prompt"].str.startswith("Drawn: Generate").all()
-    # Everything is there: nothing is bought again.
-    again = opened().part(Paired).people("paired")
-    pd.testing.assert_frame_equal(again, people)
+    # All images are cached: none is bought again.
+    repeated = opened().part(Paired).people("paired")
+    pd.testing.assert_frame_equal(repeated, people)
     assert len(server.requests) == n
 
 
 @pytest.mark.long
-def test_images_of_several_people_have_a_size_of_their_own(bought):
-    server, opened = bought
+def test_endpoint_images_of_several_people_have_own_size(endpoint_pipeline):
+    server, opened = endpoint_pipeline
     server.reply = lambda text, n: reply(text)
-    mine = opened(endpoint={"size": "1024x1024"}, paired={"image_size": "1792x1024"})
+    own_pipeline = opened(endpoint={"size": "1024x1024"}, paired={"image_size": "1792x1024"})
     for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
         start = len(server.requests)
-        mine.part(Paired).images(kind)
+        own_pipeline.part(Paired).images(kind)
         assert {r["size"] for r in server.requests[start:]} == {size}
     start = len(server.requests)
     opened(endpoint={"size": "512x512"}).part(Paired).images("paired")
@@ -453,24 +453,24 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
 
 
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
-def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
+def test_paired_images_have_own_guidance_scale(own, of_people):
     pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, paired={"guidance_scale": own}))
     wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "paired")]
     assert wanted == [2.0, of_people]
 
 
 @pytest.mark.long
-def test_images_that_were_never_made_are_nobodys_failure(bought, monkeypatch):
-    server, opened = bought
+def test_people_skip_rejected_images(endpoint_pipeline, monkeypatch):
+    server, opened = endpoint_pipeline
     too_long = fake.failure(400, "Too long.", "bad_prompt")
     server.reply = lambda text, n: too_long if "sheriff" in text else reply(text)
-    mine = opened()
+    own_pipeline = opened()
     monkeypatch.setattr(Paired, "kinds", ("paired",))
-    images = mine.part(Paired).images("paired").table
+    images = own_pipeline.part(Paired).images("paired").table
     rejected = set(images.loc[images["status"] == "rejected", "image_id"])
     assert rejected
-    everyone = measure.people(mine)
-    assert set(everyone["image_id"]) == set(images["image_id"]) - rejected
+    all_people = measure.people(own_pipeline)
+    assert set(all_people["image_id"]) == set(images["image_id"]) - rejected
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_images_that_were_never_made_are_nobodys_failure(bought, monkeypatch):
         ("ViT-B-32:openai", ["", ""]),
     ],
 )
-def test_order_of_people_is_judged_by_an_additional_open_clip_model(monkeypatch, gender, roles):
+def test_people_order_uses_additional_open_clip_model(monkeypatch, gender, roles):
     def judge_people(self, kind, judge):
         other = judge.name == "ViT-L-14:openai"
         people = {"gender": "male" if other else "female", "role": "correct" if other else "", "role_p": 1.0}

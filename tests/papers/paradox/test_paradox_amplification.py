@@ -1,4 +1,4 @@
-"""The paradox tables follow from the printed shares, and from shares that a user brings."""
+"""The paradox tables follow from the printed shares, and from a user's shares."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ def shares():
 
 
 @pytest.fixture(scope="module")
-def amplified(shares):
+def amplification_table(shares):
     return paradox.amplification(shares, None, paradox.printed.printed_amplification(), **DRAWS)
 
 
@@ -40,13 +40,13 @@ def shares_of(rows):
 
 # Printed in Table 3 for SD 1.4; for SD 1.5 too, with prompts 1 and 3 printed 0.01 higher than they follow.
 NAIVE = {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.86, 16.36, 11.14, 9.91]}
-# The signed change along the training lean over all 62 occupations, SD 1.4.
+# The signed change in the training direction over all 62 occupations, SD 1.4.
 DIRECTIONAL = [1.05, 5.81, 0.58, -0.99]
 
 
 @pytest.mark.long
-def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
-    table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
+def test_amplification_matches_printed_and_signed_change(amplification_table):
+    table = amplification_table.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
             plain = table.loc[(model, "paper", prompt), "amplification"]
@@ -55,39 +55,39 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
         row = table.loc[("SD 1.4", "signed", prompt)]
         assert row["amplification"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
-    beside = table.xs("paper", level="definition")
-    assert len(beside) == 10 and (beside["amplification"] - beside["paper_table_value"]).abs().max() < 0.02
+    paper_rows = table.xs("paper", level="definition")
+    assert len(paper_rows) == 10 and (paper_rows["amplification"] - paper_rows["paper_table_value"]).abs().max() < 0.02
     assert table.drop(index="paper", level="definition")["paper_table_value"].isna().all()
 
 
-def test_counts_and_tests_by_a_plain_loop(amplified):
+def test_amplification_counts_and_test_match_plain_loop(amplification_table):
     printed = reference.load("paradox_table_6")
-    kept = []
+    amplified_values = []
     for _, row in printed.pivot(index="occupation", columns="prompt", values="percent_female").iterrows():
         t, g = row["captions"], row["4"]
         if (t < 50 and g < 50) or (t > 50 and g > 50):
-            kept.append(abs(g - 50) - abs(t - 50))
-    table = amplified.set_index(["model", "approach", "definition", "prompt"])
+            amplified_values.append(abs(g - 50) - abs(t - 50))
+    table = amplification_table.set_index(["model", "approach", "definition", "prompt"])
     got = table.loc[("SD 1.4", "naive", "paper", "4")]
-    expected = scipy.stats.ttest_1samp(kept, 0)
-    assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
+    expected = scipy.stats.ttest_1samp(amplified_values, 0)
+    assert got["n_occupations"] == len(amplified_values) and got["n_excluded"] == 62 - len(amplified_values)
     plain = got["t_uncorrected"], got["p_uncorrected"]
     assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     assert got["ci_low"] < got["amplification_corrected"] < got["ci_high"]
 
 
-def test_printed_averages_have_no_interval_but_a_reason(amplified):
-    table = amplified.query("approach != 'naive'")
+def test_amplification_of_printed_averages_has_reason(amplification_table):
+    table = amplification_table.query("approach != 'naive'")
     assert len(table) == 2 * 3 * 5 + 4
     assert table["ci_low"].isna().all() and table["n_occupations"].isna().all()
-    plain = "No per-occupation shares are given, so there is no interval."
+    plain = "The paper prints no shares per occupation, so there is no interval."
     # 1.11, 8.72, 3.06 and 4.05 average 4.235; 4.35 is printed.
     odd = table[table["reason"] != plain]
-    assert odd["reason"].tolist() == [plain + " The printed prompts average 4.235."]
+    assert odd["reason"].tolist() == [plain + " The mean of the printed values by prompt is 4.235."]
     assert odd["amplification"].tolist() == [4.35] and table["amplification_corrected"].isna().all()
 
 
-def test_the_printed_spread_stands_beside_the_computed_one(variation):
+def test_prompt_variation_matches_printed_spread(variation):
     assert variation.groupby("model").size().to_dict() == {"SD 1.4": 62, "SD 1.5": 62}
     # By hand: the shares of the accountant in Table 6, and the population standard deviation of the four.
     shares = reference.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
@@ -101,7 +101,7 @@ def test_the_printed_spread_stands_beside_the_computed_one(variation):
     assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["paper_table_value"]).abs().max() > 2
 
 
-def test_equal_shares_against_scipy(variation):
+def test_prompt_variation_test_matches_scipy(variation):
     rows = variation.query("model == 'SD 1.4'").set_index("occupation")
     row = rows.loc["painter"]
     # Table 6: 36.4, 12.2, 17.6 and 3.6% of 500.
@@ -117,14 +117,14 @@ def test_equal_shares_against_scipy(variation):
     assert rows.loc["journalist", "direction_flips"] == "yes"
 
 
-def test_a_users_shares_by_hand():
+def test_amplification_of_custom_shares_by_hand():
     shares = shares_of(
         [
             ("a", "training", "captions", 30, 100),  # 30 -> 20: amplified by 10
             ("a", "generated", "captions", 20, 100),
-            ("b", "training", "captions", 80, 100),  # 80 -> 40: flips, -20 by distance, -40 along the lean
+            ("b", "training", "captions", 80, 100),  # 80 -> 40: flips, -20 by distance, -40 in the training direction
             ("b", "generated", "captions", 40, 100),
-            ("c", "training", "captions", 50, 100),  # leans nowhere: +40 by distance, none along a lean
+            ("c", "training", "captions", 50, 100),  # no direction: +40 by distance, no signed change
             ("c", "generated", "captions", 90, 100),
             ("d", "training", "captions", 60, 100),  # not generated
         ]
@@ -138,31 +138,31 @@ def test_a_users_shares_by_hand():
     assert out.to_dict() == {"a": "", "b": "opposite_direction", "c": "training_at_50", "d": "missing"}
 
 
-def test_the_signed_changes_interval_is_newcombes():
+def test_signed_change_interval_is_newcombe():
     rows = [("male lean", "training", "captions", 30, 200), ("male lean", "generated", "captions", 20, 100)]
     rows += [("female lean", "training", "captions", 70, 200), ("female lean", "generated", "captions", 90, 100)]
     shares = shares_of(rows)
     table = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")
     low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
     row = table.loc["male lean"]
-    # Toward male is along the lean, so the change of -10 counts +10 and the limits swap.
+    # The training direction is male, so the change of -10 counts +10 and the limits swap.
     assert row[["signed_change", "ci_low", "ci_high"]].tolist() == pytest.approx([10, -100 * high, -100 * low])
     low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
     row = table.loc["female lean"]
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
 
 
-def test_too_little_for_an_interval_says_so():
+def test_amplification_of_one_occupation_has_reason():
     shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
     assert table[["amplification_corrected", "t", "p", "small_sample_bias"]].isna().all(axis=None)
-    few = "Rests on fewer than 6 occupations, too few for an interval, or for a correction for image noise."
+    few = "Fewer than 6 occupations are included, too few for an interval or a correction for small-sample bias."
     assert set(table["reason"]) == {few}
 
 
 def few_images(occupations, n_training, n_generated, seed, prompts="1"):
-    """Return shares of occupations whose true shares are U-shaped, drawn from so many images: from, and below which."""
+    """Return shares of occupations with U-shaped true shares, sampled from numbers of images in half-open ranges."""
     rng = np.random.default_rng(seed)
     cells = [("training", "captions", (n_training, n_training + 1)), *(("generated", p, n_generated) for p in prompts)]
     rows = []
@@ -173,8 +173,8 @@ def few_images(occupations, n_training, n_generated, seed, prompts="1"):
     return shares_of(rows)
 
 
-def test_one_image_a_share_has_no_interval():
-    # Shares of one image are 0 or 100% whatever is true: they would look as if bias were amplified beyond doubt.
+def test_amplification_of_single_images_has_no_interval():
+    # Shares of one image are always 0 or 100%, which would look like certain amplification.
     table = paradox.amplification(few_images(40, 20, (1, 2), 0), **DRAWS)
     assert table["ci_low"].isna().all()
     told = table.set_index("definition")["reason"]
@@ -182,35 +182,37 @@ def test_one_image_a_share_has_no_interval():
     assert told["signed"] == few and (told != "").all()
 
 
-def test_shares_that_could_all_be_one_half_have_no_interval():
+def test_amplification_of_even_shares_has_no_interval():
     rng = np.random.default_rng(1)
     cells = [("training", "captions", 500), *(("generated", prompt, 8) for prompt in "1234")]
     rows = [(f"o{i:02}", *c[:2], 100 * rng.binomial(c[2], 0.5) / c[2], c[2]) for i in range(40) for c in cells]
     table = paradox.amplification(shares_of(rows), **DRAWS)
     assert table["ci_low"].isna().all()
     assert table["reason"].str.startswith("Shares do not differ significantly from one half").all()
-    # Where training shares lean, the change along the lean is known even if nobody else's side does.
+    # If training shares have a direction, the signed change is estimable even if generated shares have none.
     leaning = [(*r[:3], r[3] + 30 * (-1) ** i * (r[1] == "training"), *r[4:]) for i, r in enumerate(rows)]
     table = paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
     assert np.isfinite(table.loc["signed", "ci_low"]) and np.isnan(table.loc["paper", "ci_low"])
 
 
 @pytest.mark.long
-def test_one_number_is_one_number(shares, amplified):
-    # What is printed: every digit, whatever the run's seed and replicates.
+def test_amplification_estimate_ignores_seed_and_replicates(shares, amplification_table):
+    # Printed shares: all digits are equal, whatever the seed and replicates.
     old = shares[shares["model"] == "SD 1.4"]
-    again = paradox.amplification(old, seed=2, replicates=500, confidence=0.95)
-    first = amplified[(amplified["model"] == "SD 1.4") & (amplified["approach"] == "naive")]
-    pd.testing.assert_frame_equal(first[list(again)].reset_index(drop=True), again, check_dtype=False)
-    # What is measured: the estimate; its limits are known to the replicates' precision.
+    recomputed = paradox.amplification(old, seed=2, replicates=500, confidence=0.95)
+    first = amplification_table[
+        (amplification_table["model"] == "SD 1.4") & (amplification_table["approach"] == "naive")
+    ]
+    pd.testing.assert_frame_equal(first[list(recomputed)].reset_index(drop=True), recomputed, check_dtype=False)
+    # Measured shares: the estimate is equal; its limits vary with the replicates.
     own = few_images(20, 20, (5, 6), 3)
     first, second = (paradox.amplification(own, seed=k, replicates=200 + 100 * k, confidence=0.95) for k in (1, 3))
     assert first["amplification_corrected"].tolist() == second["amplification_corrected"].tolist()
     assert first["ci_low"].tolist() != second["ci_low"].tolist()
 
 
-def test_the_interval_is_of_the_number_beside_it(shares):
-    # Rounding printed shares to whole images must not move what is resampled away from what is reported.
+def test_expected_of_rounded_counts_matches_exact(shares):
+    # Rounding printed shares to whole images must not change the estimate.
     for group in groups(shares):
         counts, n = group.counts()
         training, generated = group.split(counts / n)
@@ -219,12 +221,12 @@ def test_the_interval_is_of_the_number_beside_it(shares):
             np.testing.assert_allclose(expected(group, training, generated, definition), exact, atol=0.05)
 
 
-def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations(amplified):
-    table = amplified.query("approach == 'naive' and prompt == 'mean'")
+def test_amplification_mean_test_needs_same_occupations(amplification_table):
+    table = amplification_table.query("approach == 'naive' and prompt == 'mean'")
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "paper")]
     assert np.isnan(rule["t_uncorrected"])
-    assert rule["reason"].startswith("No plain t-test: each prompt counts other occupations")
+    assert rule["reason"].startswith("No plain t-test, because prompts include different occupations")
     signed = table.loc[("SD 1.4", "signed")]
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
@@ -255,17 +257,17 @@ def caption_pairs(approach, n, seed, same=0.978, occupations=62):
     rng = np.random.default_rng(seed)
     p = rng.beta(0.7, 0.9, (occupations, 1))
     own = rng.random((occupations, n)) < p
-    made = np.where(rng.random(own.shape) < same, own, ~own)
+    generated_female = np.where(rng.random(own.shape) < same, own, ~own)
     names = np.repeat([f"o{i:02}" for i in range(occupations)], n)
     frame = pd.DataFrame({"model": "M", "approach": approach, "occupation": names})
     frame["training"] = np.where(own, "female", "male").ravel()
-    frame = frame.assign(n_female=made.ravel().astype(int), n_judged=1)
+    frame = frame.assign(n_female=generated_female.ravel().astype(int), n_judged=1)
     frame["generated"] = frame["n_female"].astype(str) + " of 1"
     return frame.groupby(list(frame), as_index=False).size().rename(columns={"size": "n_captions"})
 
 
 def contradictions(table, value, alpha=0.05):
-    """Return rows whose value lies outside their interval, or whose p says otherwise than their interval."""
+    """Return rows whose value is outside their interval, or whose p contradicts their interval."""
     known = table[table["ci_low"].notna()]
     outside = (known[value] < known["ci_low"]) | (known[value] > known["ci_high"])
     if "p" in known:
@@ -275,15 +277,15 @@ def contradictions(table, value, alpha=0.05):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_row_contradicts_itself_with_few_images(seed):
+def test_amplification_p_matches_interval_for_few_images(seed):
     table = paradox.amplification(few_images(30, 20, (3, 9), seed, "1234"), **DRAWS)
     assert table["ci_low"].notna().all() and len(contradictions(table, "amplification_corrected")) == 0
-    # The noise of so few images is seen: as it is, the measure of some row lies outside.
+    # The small-sample bias of so few images is visible: some uncorrected value would be outside.
     assert (table["small_sample_bias"].abs() > 1).any()
 
 
-def test_captions_keep_their_pairs():
-    # True change along the lean: -0.022 |1 - 2p|, about -1.2 points; images drawn apart would make it positive.
+def test_amplification_of_captions_uses_pairs():
+    # True signed change: -0.022 |1 - 2p|, about -1.2 points; resampling images separately would make it positive.
     pairs = caption_pairs("caption_prompts", 8, seed=5)
     table = paradox.amplification(caption_shares(pairs), pairs, **DRAWS | {"replicates": 1000})
     assert table["n_images"].tolist() == [8, 8, 8] and set(table["reason"]) == {""}
@@ -293,7 +295,7 @@ def test_captions_keep_their_pairs():
     assert abs(row["small_sample_bias"]) < 1.5
 
 
-def test_captions_without_pairs_have_no_interval():
+def test_amplification_of_captions_needs_pairs_for_interval():
     shares = caption_shares(caption_pairs("caption_prompts", 8, seed=5))
     table = paradox.amplification(shares, **DRAWS)
     assert table["ci_low"].isna().all() and table["p"].isna().all()
@@ -302,32 +304,32 @@ def test_captions_without_pairs_have_no_interval():
     assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
 
 
-def test_few_captions_say_so_and_are_no_answer():
+def test_amplification_of_few_captions_has_reason():
     approaches = ["caption_prompts", "caption_prompts_no_indicators"]
     pairs = [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (MIN_IMAGES, 3), strict=True)]
     whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "paper")]
-    assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
+    assert few["reason"] == "Each share rests on 3 images; with fewer than 6, an interval would be too narrow."
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "paper"), "reason"] == ""
-    found = paradox.answers.captions_as_prompts.findings(whole)
-    # By the paper's definition and along the lean, of the approach with images enough.
+    findings = paradox.answers.captions_as_prompts.findings(whole)
+    # By the paper's definition and the signed change, of the approach with enough images.
     told = table.loc[approaches[0]].loc[["paper", "signed"], "amplification_corrected"]
-    assert [one.estimate for one in found] == told.tolist()
+    assert [one.estimate for one in findings] == told.tolist()
 
 
-def test_pairs_of_other_images_than_the_shares_are_refused():
+def test_amplification_refuses_pairs_of_other_images():
     pairs = caption_pairs("caption_prompts", 8, seed=5)
     shares = caption_shares(pairs)
     shares.loc[1, "n"] = 7.0
     shares.loc[1, "percent_female"] = 0.0
-    said = r"paradox_caption_pairs and paradox_percent_female differ for 'o00' \(M, caption_prompts\)"
-    with pytest.raises(InputError, match=said):
+    text = r"paradox_caption_pairs and paradox_percent_female differ for 'o00' \(M, caption_prompts\)"
+    with pytest.raises(InputError, match=text):
         paradox.amplification(shares, pairs, **DRAWS)
 
 
 @pytest.mark.long
-def test_changes_are_differences_of_the_two_estimates():
+def test_approach_change_is_difference_of_estimates():
     pairs = pd.concat([caption_pairs("caption_prompts", 8, seed=1), caption_pairs("paraphrased", 8, seed=2)])
     naive = caption_shares(caption_pairs("naive", 20, seed=1))
     naive.loc[naive["source"] == "generated", "prompt"] = "1"
@@ -345,7 +347,7 @@ def test_changes_are_differences_of_the_two_estimates():
     assert change["p"].notna().all() and set(change["n_occupations"]) <= set(range(6, 63))
 
 
-def test_printed_averages_are_compared_where_shares_are_not_given():
+def test_approach_change_uses_printed_averages():
     printed = paradox.printed.printed_amplification()
     naive = caption_shares(caption_pairs("naive", 20, seed=1)).assign(model="SD 1.4")
     change = paradox.approach_change(naive, None, printed, **DRAWS)
@@ -361,10 +363,10 @@ def test_printed_averages_are_compared_where_shares_are_not_given():
         change[["change_corrected", "ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None)
         and (change["reason"] != "").all()
     )
-    # What was measured is not compared as printed.
+    # Measured approaches are not compared as printed ones.
     two = pd.concat([naive, naive.assign(approach="nearest")])
-    again = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
-    measured = again[(again["model"] == "SD 1.4") & (again["approach"] == "nearest")]
+    recomputed = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
+    measured = recomputed[(recomputed["model"] == "SD 1.4") & (recomputed["approach"] == "nearest")]
     assert measured["change"].eq(0).all() and set(measured["definition"]) > {"paper"}
 
 
@@ -382,12 +384,12 @@ def share_rows(approach, training, generated, n_training=1000, n_generated=1000)
     ]
 
 
-def test_changes_by_hand():
+def test_approach_change_by_hand():
     generated = {"1": {"a": 10, "b": 95}, "2": {"a": 20, "b": 85}}
     rows = share_rows("naive", {"captions": {"a": 30, "b": 80}}, generated)
     rows += share_rows("no_indicators", {"captions": {"a": 20, "b": 90}}, generated)
-    training, made = {"a": 30, "b": 80, "c": 10}, {"a": 25, "b": 80, "c": 0}
-    rows += share_rows("caption_prompts", {"captions": training}, {"captions": made})
+    training, generated_female = {"a": 30, "b": 80, "c": 10}, {"a": 25, "b": 80, "c": 0}
+    rows += share_rows("caption_prompts", {"captions": training}, {"captions": generated_female})
     table = change_of(rows).set_index(["approach", "definition", "prompt"])
     # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
     row = table.loc[("no_indicators", "paper", "mean")]
@@ -408,8 +410,8 @@ def change_of(rows):
 
 
 @pytest.mark.parametrize("n_generated", [12, 1_000_000])
-def test_shared_images_do_not_widen_the_change(n_generated):
-    # Along the lean the change is that of the training shares alone, whatever was generated: with very many training
+def test_approach_change_ignores_noise_of_shared_images(n_generated):
+    # The signed change depends on the training shares only, whatever was generated: with very many training
     # images its interval is Student's over occupations.
     rng = np.random.default_rng(4)
     names = [f"o{i}" for i in range(30)]
@@ -423,39 +425,43 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     row = table.loc["signed"]
     steps = [naive[o] - other[o] for o in names]
     low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
-    # Each estimate has its own images drawn anew, a few hundred times.
+    # Each estimate resamples its images, a few hundred times.
     assert row["change_corrected"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([low, high], abs=0.1 * (high - low))
 
 
-def test_means_over_prompts_need_every_prompt():
+def test_mean_over_prompts_needs_every_prompt():
     of = [("a", "1", 20, 10), ("a", "2", 40, 30), ("b", "1", 70, 30), ("b", "2", 50, np.nan), ("c", "1", 70, 40)]
     columns = ["occupation", "prompt", "percent_training", "percent_generated"]
     rows = pd.DataFrame([*of, ("c", "2", 60, 20)], columns=columns).assign(model="M", approach="nearest")
     mean = paradox.mean_over_prompts(rows).set_index("occupation")
     assert mean.loc["a", ["percent_training", "percent_generated", "excluded"]].tolist() == [30, 20, ""]
     assert np.isnan(mean.loc["b", "percent_generated"]) and mean.loc["b", "excluded"] == "missing"
-    # 65 against 30: the lean turned.
+    # 65 and 30: the direction flips.
     assert mean.loc["c", "excluded"] == "opposite_direction"
     assert mean["percent_training_ci_low"].isna().all() and set(mean["prompt"]) == {"mean"}
 
 
-# -- beside what is printed --------------------------------------------------------------------------------
+# -- compared with published values --------------------------------------------------------------------------
 
 
-def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
-    table = paradox.t_tests(amplified, confidence=0.95).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
+def test_t_tests_of_printed_averages_are_missing(amplification_table):
+    table = (
+        paradox.t_tests(amplification_table, confidence=0.95)
+        .query("model == 'SD 1.4'")
+        .set_index(["approach", "prompt"])
+    )
     # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
     assert table["paper_rejected"].to_dict() == {
-        **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
+        **{("nearest_no_indicators", p): text for p, text in zip("1234", ("no", "yes") * 2, strict=True)},
         ("caption_prompts", "captions"): "yes",
         ("caption_prompts_no_indicators", "captions"): "yes",
     }
     assert table[["t", "p"]].isna().all(axis=None) and set(table["rejected"]) == {""}
-    assert table["reason"].str.contains("No per-occupation shares").all()
+    assert table["reason"].str.contains("The paper prints no shares per occupation").all()
 
 
-def test_a_lean_that_turns_against_scipy():
+def test_direction_flips_p_matches_scipy():
     counts = {"turns": (2, 19), "one side": (2, 4), "chance": (9, 11), "none": (10, 10)}
     rows = [(name, "training", "captions", 30, 100) for name in counts]
     for name, both in counts.items():
@@ -465,7 +471,7 @@ def test_a_lean_that_turns_against_scipy():
     def tail(k, side):
         return scipy.stats.binomtest(k, 20, 0.5, alternative=side).pvalue
 
-    # Below one half with one prompt and above with the other, each looked for among two prompts.
+    # Below one half with one prompt and above with the other, each adjusted for two prompts.
     sides = "less", "greater"
     each = {name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides)) for name, both in counts.items()}
     assert each["turns"] == pytest.approx(2 * tail(2, "less")) and each["one side"] == 1
@@ -475,13 +481,13 @@ def test_a_lean_that_turns_against_scipy():
     )
 
 
-def test_one_prompt_has_no_variation():
+def test_prompt_variation_needs_two_prompts():
     shares = shares_of([("a", "training", "1", 30, 100), ("a", "generated", "1", 20, 100)])
     with pytest.raises(MissingInputError, match="two prompts"):
         paradox.prompt_variation(shares, confidence=0.95)
 
 
-def test_a_prompt_without_judged_images_plays_no_part_in_noise():
+def test_prompt_variation_skips_prompt_without_images():
     rows = [("a", "training", prompt, 30, 100) for prompt in "123"]
     rows += [("a", "generated", prompt, 25.0 + 50 * k, 4) for k, prompt in enumerate("12")]
     rows.append(("a", "generated", "3", np.nan, 0))

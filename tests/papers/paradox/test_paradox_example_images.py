@@ -1,4 +1,4 @@
-"""Which images notebooks show, and that faces of real people are hidden in them."""
+"""Images that notebooks show, with faces of real people blurred."""
 
 import numpy as np
 import pandas as pd
@@ -9,13 +9,13 @@ from biaslab.papers.paradox import example_images, figures
 from biaslab.plots import gallery
 
 
-def judged(image_id, occupation, prompt="1", status="judged", **more):
+def judgement_row(image_id, occupation, prompt="1", status="judged", **more):
     row = {"image_id": image_id, "occupation": occupation, "prompt": prompt, "status": status}
     gender = "female" if status == "judged" else ""
     return row | {"gender": gender, "probability_female": 0.95, "text": f"text of {image_id}"} | more
 
 
-def of(rows):
+def frame(rows):
     return pd.DataFrame(rows)
 
 
@@ -30,7 +30,7 @@ def shares_of(model, **values):
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_occupations_to_show():
+def test_choose_occupations_orders_by_share():
     shares = pd.concat([shares_of("mini", nurse=80, pilot=30, author=45), shares_of("SD 1.4", cook=10)])
     assert example_images.choose_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
     # From few women to many, of the first model: 30, 45, 80.
@@ -40,22 +40,29 @@ def test_occupations_to_show():
     assert example_images.choose_occupations(found, ["c", "b"]) == ["c"]
 
 
-def test_generated_images_of_one_prompt():
-    rows = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)])
-    shown = example_images.choose_generated(rows, ["pilot", "nurse"], prompt="2", n_per_group=2)
-    assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
-    assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == ["pilot", "pilot", "nurse", "nurse"]
-    # As many of each, so that they fill lines; a name without images takes none away.
-    shown = example_images.choose_generated(
+def test_choose_generated_takes_one_prompt():
+    rows = frame(
+        [judgement_row(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)]
+    )
+    selection = example_images.choose_generated(rows, ["pilot", "nurse"], prompt="2", n_per_group=2)
+    assert selection["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
+    assert set(selection["kind"]) == {"generated"} and selection["below"].tolist() == [
+        "pilot",
+        "pilot",
+        "nurse",
+        "nurse",
+    ]
+    # Equal numbers per group, to fill lines; a name without images removes none.
+    selection = example_images.choose_generated(
         rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", n_per_group=2
     )
-    assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
+    assert selection["image_id"].tolist() == ["pilot22", "nurse20"]
 
 
-def test_selected_captions_stand_beside_generated_images():
-    named = (("c1", "nurse"), ("c2", "nurse"), ("c3", "cook"))
-    training = of([judged(c, o, "captions", caption_id=c) for c, o in named])
-    generated = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook") for p in "12" for k in range(2)])
+def test_choose_selected_adds_generated_images():
+    caption_occupations = (("c1", "nurse"), ("c2", "nurse"), ("c3", "cook"))
+    training = frame([judgement_row(c, o, "captions", caption_id=c) for c, o in caption_occupations])
+    generated = frame([judgement_row(f"{o}{p}{k}", o, p) for o in ("nurse", "cook") for p in "12" for k in range(2)])
     chosen = pd.DataFrame(
         [
             ("nearest", "1", "nurse", 2, "c1", "first caption"),
@@ -65,26 +72,28 @@ def test_selected_captions_stand_beside_generated_images():
         ],
         columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"],
     )
-    shown = example_images.choose_selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", n_per_group=2)
-    assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
-    assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
-    assert shown["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
+    selection = example_images.choose_selected(
+        training, generated, chosen, "nearest", ["nurse"], prompt="1", n_per_group=2
+    )
+    assert selection["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
+    assert selection["kind"].tolist() == ["training", "training", "generated", "generated"]
+    assert selection["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
 
 
-def test_pairs_of_one_caption():
+def test_pairs_take_caption_and_generated_image():
     keys = [("c0", "nurse", "female"), ("c1", "cook", "none"), ("c2", "pilot", "male")]
-    training = of([judged(c, o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
-    prompted = of([judged(f"c-{c}/0", o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
-    shown = example_images.pairs(training, prompted, ("training", "caption_prompts"), max_captions=2)
-    # With an indicator first, then without; each beside what was generated from it.
-    assert shown["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
-    assert shown["kind"].tolist() == ["training", "caption_prompts"] * 2
+    training = frame([judgement_row(c, o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
+    prompted = frame([judgement_row(f"c-{c}/0", o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
+    selection = example_images.pairs(training, prompted, ("training", "caption_prompts"), max_captions=2)
+    # With an indicator first, then without; each next to its generated image.
+    assert selection["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
+    assert selection["kind"].tolist() == ["training", "caption_prompts"] * 2
     made = "generated from this caption"
-    assert shown["below"].tolist() == ["text of c0", made, "text of c1", made]
+    assert selection["below"].tolist() == ["text of c0", made, "text of c1", made]
 
 
-def test_no_images_no_gallery():
-    none = of([judged("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
+def test_gallery_without_images_is_empty():
+    none = frame([judgement_row("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
     chosen = pd.DataFrame(columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"])
     for rows in (
         example_images.choose_generated(none, ["nurse"]),
@@ -95,7 +104,7 @@ def test_no_images_no_gallery():
         example_images.pairs(none, none, ("training", "caption_prompts")),
     ):
         assert rows.empty
-        # Images are not asked for.
+        # No images are read.
         assert not figures.gallery(rows, None).axes[0].images
 
 
@@ -108,9 +117,9 @@ def test_no_images_no_gallery():
         (["training", "generated"], False, False),
     ],
 )
-def test_faces_of_real_people_are_hidden(monkeypatch, kinds, blur, hidden):
-    rows = of([judged("a", "nurse"), judged("b", "cook")]).assign(kind=kinds, below=["x", "y"])
-    given = []
+def test_gallery_blurs_faces_of_real_people(monkeypatch, kinds, blur, hidden):
+    rows = frame([judgement_row("a", "nurse"), judgement_row("b", "cook")]).assign(kind=kinds, below=["x", "y"])
+    calls = []
 
     def read(kind):
         ids = rows.loc[rows["kind"] == kind, "image_id"].tolist()
@@ -118,12 +127,12 @@ def test_faces_of_real_people_are_hidden(monkeypatch, kinds, blur, hidden):
 
     def draw(images, judgements, texts, *, columns, blur):
         assert [image[0, 0, 0] for image in images] == [shade(i) for i in judgements["image_id"]]
-        given.append((texts, columns, blur))
+        calls.append((texts, columns, blur))
 
     monkeypatch.setattr(gallery, "gallery", draw)
     figures.gallery(rows, read, blur=blur)
     figures.gallery(rows, read, blur=blur, line="occupation")
-    assert given == [(["x", "y"], 8, hidden), (["x", "y"], 1, hidden)]
-    # Hidden unless something else is said.
+    assert calls == [(["x", "y"], 8, hidden), (["x", "y"], 1, hidden)]
+    # Blurred by default.
     figures.gallery(rows, read)
-    assert given[-1][2] == ("training" in kinds)
+    assert calls[-1][2] == ("training" in kinds)

@@ -1,4 +1,4 @@
-"""Measured tables of the paradox, from a pipeline whose every caption and image is written out here."""
+"""Measured tables of the paradox, from a pipeline with all captions and images defined here."""
 
 from inspect import isfunction
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ SPANS = {"n1": "2:8:female-word", "e1": "13:16:female-pronoun;23:26:female-prono
 
 
 class Pipe:
-    """Answers as a pipeline does."""
+    """A stand-in for a pipeline."""
 
     label = "mini"
     occupations = OCCUPATIONS
@@ -126,8 +126,10 @@ class Pipe:
     def image_embeddings(self, kind, image_ids):
         vectors = {k: [1, 0] for k in ("n1", "n3", "n5", "e1", "e2")} | {"n2": [0, 1], "n4": [0, 1], "e3": None}
         ids = list(dict.fromkeys(image_ids))
-        of = [vectors[i] if kind == "training" else ([1, 0] if "nurse" in i else [0.6, 0.8]) for i in ids]
-        return pd.DataFrame({"image_id": ids, "vector": [None if v is None else np.array(v, np.float32) for v in of]})
+        image_vectors = [vectors[i] if kind == "training" else ([1, 0] if "nurse" in i else [0.6, 0.8]) for i in ids]
+        return pd.DataFrame(
+            {"image_id": ids, "vector": [None if v is None else np.array(v, np.float32) for v in image_vectors]}
+        )
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
@@ -140,23 +142,23 @@ def frame(name, pipe=None):
 
 
 @pytest.mark.long
-def test_every_measured_table_is_declared_and_found_by_its_name():
+def test_measured_tables_match_schemas_and_sources():
     for name in MEASURES:
         assert set(tables.schema(name).names) <= set(frame(name).columns), name
         assert sources.has_table(name, source="mini"), name
 
 
-def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():
+def test_paraphrases_list_unsupported_fields():
     class Reluctant(Pipe):
         def prompts(self, kind="generated"):
-            found = super().prompts(kind)
-            return found.assign(unsupported_fields="temperature") if kind == "paraphrased" else found
+            paraphrases = super().prompts(kind)
+            return paraphrases.assign(unsupported_fields="temperature") if kind == "paraphrased" else paraphrases
 
     assert "unsupported_fields" not in frame("paradox_paraphrases")
     assert set(frame("paradox_paraphrases", Reluctant())["unsupported_fields"]) == {"temperature"}
 
 
-def test_shares_are_of_images_perceived_as_female_or_male():
+def test_percent_female_counts_judged_images():
     shares = frame("paradox_percent_female").set_index(["approach", "source", "occupation", "prompt"])
     value = shares[["percent_female", "n"]].T.to_dict("list")
     # Nurse, naive: n1 and n2 female, n3 male; n4 is uncertain and n5 is not in the sample of 4.
@@ -182,7 +184,7 @@ def test_shares_are_of_images_perceived_as_female_or_male():
     assert value["paraphrased_no_indicators", "training", "engineer", "captions"] == [0, 1]
 
 
-def test_an_occupation_without_a_judged_image_has_a_row_and_no_share():
+def test_percent_female_without_judged_image_is_nan():
     shares = frame("paradox_percent_female").set_index(["approach", "source", "occupation", "prompt"])
     row = shares.loc[("naive", "generated", "engineer", "2")]
     assert np.isnan(row["percent_female"]) and row["n"] == 0
@@ -190,7 +192,7 @@ def test_an_occupation_without_a_judged_image_has_a_row_and_no_share():
     assert shares.loc[("nearest", "training", "engineer", "1"), "n"] == 0
 
 
-def test_approaches_that_are_not_asked_for_are_not_measured():
+def test_percent_female_has_requested_approaches_only():
     pipe = Pipe(captions={"approaches": ["naive"]})
     assert set(frame("paradox_percent_female", pipe)["approach"]) == {"naive"}
     assert sorted(pipe.asked) == ["generated", "training"]
@@ -200,7 +202,7 @@ def test_approaches_that_are_not_asked_for_are_not_measured():
     assert "generated" not in pipe.asked
 
 
-def test_indicators_are_counted_beside_what_images_show():
+def test_indicators_count_captions_and_images():
     row = frame("paradox_indicators").set_index("occupation").loc["nurse"]
     # Sample n1 female, n2 none, n3 male, n4 none; images female, female, male, unsure.
     assert row[["n", "percent_any", "percent_none"]].tolist() == [4, 50, 50]
@@ -209,14 +211,14 @@ def test_indicators_are_counted_beside_what_images_show():
     assert row[["percent_any_of_female", "n_female", "percent_any_of_male", "n_male"]].tolist() == [50, 2, 100, 1]
 
 
-def test_examples_show_the_words_that_indicate():
-    shown = frame("paradox_examples").set_index("caption_id")
-    assert shown.loc["n1", "words"] == "female" and shown.loc["e1", "words"] == "her, she"
-    assert shown.loc["e3", "gender"] == "" and shown.loc["n2", "words"] == ""
-    assert set(shown["indicator"]) == {"female", "male", "both", "none"}
+def test_examples_show_indicator_words():
+    examples = frame("paradox_examples").set_index("caption_id")
+    assert examples.loc["n1", "words"] == "female" and examples.loc["e1", "words"] == "her, she"
+    assert examples.loc["e3", "gender"] == "" and examples.loc["n2", "words"] == ""
+    assert set(examples["indicator"]) == {"female", "male", "both", "none"}
 
 
-def test_outcomes_count_images_of_the_templates_once():
+def test_judgement_outcomes_count_template_images_once():
     counts = frame("paradox_judgement_outcomes")
     generated = counts[counts["source"] == "generated"]
     selected = {"no_indicators", "nearest", "nearest_no_indicators"}
@@ -228,20 +230,20 @@ def test_outcomes_count_images_of_the_templates_once():
     assert row.loc[("naive", "training", "engineer", "captions", "no_face"), "n"] == 1
 
 
-def test_gender_words_compare_with_the_own_image_and_with_the_word():
+def test_gender_words_compare_with_image_and_word():
     rows = frame("paradox_gender_words").set_index(["approach", "occupation", "indicator"])
     columns = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
     assert rows.loc[("caption_prompts", "nurse", "female"), columns].tolist() == [1, 1, 1, 1, 1]
-    # The engineer's caption says female, its image shows female, the generated one male.
+    # The engineer's caption has a female indicator, its image is female, the generated one male.
     assert rows.loc[("caption_prompts", "engineer", "female"), columns].tolist() == [0, 1, 0, 1, 1]
     # The paraphrase's image is uncertain: it counts nowhere but among the images.
     assert rows.loc[("paraphrased", "nurse", "female"), columns].tolist() == [0, 0, 0, 0, 1]
 
 
-def test_similarities_are_means_over_all_pairs():
+def test_similarity_is_mean_over_all_pairs():
     rows = frame("paradox_similarity").set_index(["approach", "prompt", "occupation"])
     naive = rows.loc[("naive", "1", "nurse")]
-    # Text: n1 to n4 against prompt 1: (0.1 + 0.8 + 0.2 + 0.3) / 4; prompt 2 lies 0.1 lower.
+    # Text: n1 to n4 against prompt 1: (0.1 + 0.8 + 0.2 + 0.3) / 4; prompt 2 is 0.1 lower.
     assert naive["text_similarity"] == pytest.approx(0.35) and naive["n_captions"] == 4
     assert rows.loc[("naive", "2", "nurse"), "text_similarity"] == pytest.approx(0.25)
     # Images: two of four training vectors equal the generated one, two are at right angles to it.
@@ -254,7 +256,7 @@ def test_similarities_are_means_over_all_pairs():
     assert near["text_similarity"] == pytest.approx(0.85) and near["image_similarity"] == pytest.approx(0.5)
 
 
-def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
+def test_similarity_without_images_has_text_values(monkeypatch):
     def none(self, kind, image_ids):
         raise MissingInputError("not an open_clip model")
 
@@ -263,12 +265,12 @@ def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
     assert rows["text_similarity"].notna().all() and rows["image_similarity"].isna().all()
 
 
-def test_captions_found_say_how_many_were_taken():
+def test_caption_counts_have_sampled_and_candidates():
     rows = frame("paradox_caption_counts").set_index("occupation")
     assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [90, 1000, 4, 5]
 
 
-def test_settings_are_a_table_with_the_model():
+def test_pipeline_settings_table_includes_model():
     rows = frame("pipeline_settings").set_index("setting")
     assert rows.loc["captions.per_occupation", "set_to"] == "4" and rows.loc["model", "set_to"] == "mini"
     assert rows["description"].str.endswith(".").all()

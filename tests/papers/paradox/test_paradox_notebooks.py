@@ -1,4 +1,4 @@
-"""The paradox notebooks, cell by cell, on made-up measurements without images."""
+"""The paradox notebooks, cell by cell, on synthetic measurements without images."""
 
 import numpy as np
 import pandas as pd
@@ -18,13 +18,13 @@ OCCUPATIONS = {"nurse": 89, "teacher": 63, "author": 43, "lawyer": 28, "engineer
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Write every table that the pipeline measures, for a few occupations, as a run leaves them behind."""
+    """Write every measured table of the pipeline, for a few occupations, in the layout of a run's output."""
     rng = np.random.default_rng(2)
-    of = tmp_path_factory.mktemp("run") / "measured"
-    of.mkdir()
+    measured_folder = tmp_path_factory.mktemp("run") / "measured"
+    measured_folder.mkdir()
 
     def write(name, rows, *columns):
-        pd.DataFrame(rows, columns=columns or None).to_csv(of / f"{name}.csv", index=False)
+        pd.DataFrame(rows, columns=columns or None).to_csv(measured_folder / f"{name}.csv", index=False)
 
     shares, each = [], list(OCCUPATIONS.items())
     for approach in APPROACHES:
@@ -39,13 +39,17 @@ def folder(tmp_path_factory):
     both = [pd.DataFrame(shares, columns=columns), printed.percent_female()[columns]]
     write("paradox_percent_female", pd.concat(both))
     write("paradox_printed_amplification", printed.printed_amplification())
-    told = {"captions.corpus": "mini", "captions.name_recognizer": "gazetteer", "generation.images_per_caption": 1}
-    told |= {"generation.guidance_scale": 3.0, "generation.steps": 12}
-    settings = [("mini", *s, "It is set.") for s in told.items()]
+    setting_values = {
+        "captions.corpus": "mini",
+        "captions.name_recognizer": "gazetteer",
+        "generation.images_per_caption": 1,
+    }
+    setting_values |= {"generation.guidance_scale": 3.0, "generation.steps": 12}
+    settings = [("mini", *s, "It is set.") for s in setting_values.items()]
     write("pipeline_settings", settings, "model", "setting", "set_to", "description")
     counts = ["n_captions", "n_corpus", "n_sampled", "n_candidates"]
-    found = [("mini", o, 500 + 10 * k, 9000, 200, 400) for k, o in enumerate(OCCUPATIONS)]
-    write("paradox_caption_counts", found, "corpus", "occupation", *counts)
+    caption_counts = [("mini", o, 500 + 10 * k, 9000, 200, 400) for k, o in enumerate(OCCUPATIONS)]
+    write("paradox_caption_counts", caption_counts, "corpus", "occupation", *counts)
     prompts = [(f"p{p}-{o}", "naive", o, p, f"Photo {p} of: {o}", 12) for p in "1234" for o in OCCUPATIONS]
     write("paradox_prompts", prompts, "prompt_id", "approach", "occupation", "prompt", "text", "n_images")
     outcomes = [
@@ -91,25 +95,27 @@ def folder(tmp_path_factory):
     ]
     keys = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
     write("paradox_gender_words", followed, "model", "approach", "occupation", "indicator", *keys)
-    said = [("mini", o, f"c-{o}", "female", f"her {o}", f"a picture of her {o}") for o in OCCUPATIONS]
-    write("paradox_paraphrases", said, "corpus", "occupation", "caption_id", "indicator", "caption", "paraphrase")
-    return of.parent
+    paraphrases = [("mini", o, f"c-{o}", "female", f"her {o}", f"a picture of her {o}") for o in OCCUPATIONS]
+    write(
+        "paradox_paraphrases", paraphrases, "corpus", "occupation", "caption_id", "indicator", "caption", "paraphrase"
+    )
+    return measured_folder.parent
 
 
 @pytest.mark.parametrize("name", [*NEED_IMAGES, *WORK_WITHOUT])
-def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, capsys, folder, name):
+def test_notebooks_of_tables_make_all_but_galleries(monkeypatch, notebook, capsys, folder, name):
     monkeypatch.setattr("biaslab.study.study._lay_out", lambda figure: None)
     records = notebook(f"paradox/{name}", source=str(folder))
-    made = {r["name"] for kind in ("tables", "figures") for r in records[kind]}
-    due = {r["output"] for r in replication_status.entries() if r["notebook"] == f"paradox/{name}"}
-    pictures = {o for o in due if "gallery" in o}
-    assert due - pictures <= made and not pictures & made
+    outputs = {r["name"] for kind in ("tables", "figures") for r in records[kind]}
+    expected_outputs = {r["output"] for r in replication_status.entries() if r["notebook"] == f"paradox/{name}"}
+    pictures = {o for o in expected_outputs if "gallery" in o}
+    assert expected_outputs - pictures <= outputs and not pictures & outputs
     assert capsys.readouterr().out.count("No images: ") >= bool(pictures)
     assert records["findings"]
     for figure in records["figures"]:
         assert "nan" not in figure["caption"].replace("finance", ""), figure
     for finding in records["findings"]:
-        # Printed models are told from measured ones, and no result of a model goes without how it was made.
+        # Printed models are marked, and results of models state the generation settings.
         assert finding["printed"] == finding["model"].startswith("SD"), finding
         assert "nan" not in " ".join([finding["answer"], finding["numbers"], *finding["details"]]), finding
     made_by = [f["caption"] for f in records["figures"]]
@@ -117,7 +123,7 @@ def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, ca
 
 
 @pytest.mark.parametrize("name", NEED_IMAGES)
-def test_what_takes_images_is_skipped_with_a_reason(tmp_path, notebook, name):
+def test_notebooks_without_images_are_skipped(tmp_path, notebook, name):
     # A run calls a notebook skipped, and not failed, when it stops with this error.
     with pytest.raises(MissingInputError, match="measured on images"):
         notebook(f"paradox/{name}", source="published")

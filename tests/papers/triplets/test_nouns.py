@@ -1,4 +1,4 @@
-"""Nouns of prompts: how each tool is asked, and what names and nouns have in common."""
+"""Nouns of prompts: calls of each tool, and a common form of names and nouns."""
 
 import sys
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ LEMMAS = {"women": "woman", "umbrellas": "umbrella", "knives": "knife"}
 
 
 def nltk(has_data=True):
-    """Return what stands in for NLTK: its documented calls, with a dictionary of a few words."""
+    """Return a stand-in for NLTK: its documented calls, with a dictionary of a few words."""
 
     class WordNetLemmatizer:
         def lemmatize(self, word, pos):
@@ -33,7 +33,7 @@ def nltk(has_data=True):
 
 
 def spacy():
-    """Return what stands in for spaCy; a word alone is a verb to it, as some are to its models."""
+    """Return a stand-in for spaCy; it tags a single word as a verb, as its models do for some."""
 
     def read(text):
         words = text.split()
@@ -51,7 +51,7 @@ def spacy():
 
 
 @pytest.mark.parametrize("name", ["nltk", "spacy:en_core_web_sm"])
-def test_nouns_and_names_meet_as_lemmas(monkeypatch, name):
+def test_find_nouns_and_name_return_lemmas(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "nltk", nltk())
     monkeypatch.setitem(sys.modules, "spacy", spacy())
     finder = nouns.load(name)
@@ -64,7 +64,7 @@ def test_nouns_and_names_meet_as_lemmas(monkeypatch, name):
     assert [finder.name(n) for n in names] == ["umbrella", "umbrella", "bread knife", "person"]
 
 
-def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
+def test_load_refuses_missing_package_or_data(monkeypatch):
     for name, fix in (("nltk", "pip install nltk"), ("spacy:en_core_web_sm", "pip install spacy")):
         # None in place of a module makes its import fail.
         monkeypatch.setitem(sys.modules, name.partition(":")[0], None)
@@ -79,17 +79,17 @@ def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "ntlk", "spacy:", "World"])
-def test_other_names_are_refused(name):
+def test_load_refuses_unknown_names(name):
     with pytest.raises(ParameterError, match=f"triplets.noun_tagger is {name!r}"):
         nouns.load(name)
 
 
-def test_the_embedded_world_reads_its_own_captions_only():
+def test_find_nouns_of_world_refuses_other_captions():
     triplets = pytest.importorskip("biaslab_world.triplets", reason="the embedded world of triplets is not there")
     finder = nouns.load("world")
     thing, worn, place = triplets.THINGS[0], triplets.WORN[0], triplets.PLACES[0]
-    asked = triplets.TripletPrompt(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
-    found = finder.find_nouns(triplets.write(asked, "woman"))
-    assert set(found) == {"person", thing, worn, place, triplets.HIDDEN[0]}
+    prompt = triplets.TripletPrompt(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
+    result = finder.find_nouns(triplets.write(prompt, "woman"))
+    assert set(result) == {"person", thing, worn, place, triplets.HIDDEN[0]}
     with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
         finder.find_nouns("two zebras on a lawn")

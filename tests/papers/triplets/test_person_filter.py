@@ -1,4 +1,4 @@
-"""Whether a caption shows the people it names: the rule, the labels, and what was measured on them."""
+"""Whether a caption depicts the people it names: the rule, the labels, and its error rates."""
 
 import hashlib
 from collections.abc import Sequence
@@ -45,26 +45,26 @@ NOT_SHOWN = [
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_shown(text):
+def test_shows_people_accepts_depicted_people(text):
     assert person_filter.shows_people(text) and person_filter.shows_people(text.upper())
 
 
 @pytest.mark.parametrize("text", NOT_SHOWN)
-def test_not_shown(text):
+def test_shows_people_rejects_undepicted_people(text):
     assert not person_filter.shows_people(text)
 
 
-def test_odd_text_is_read_like_any():
+def test_shows_people_handles_odd_text():
     assert not person_filter.shows_people("person " * 20_000 + "\ud800 ſ İ")
     assert not person_filter.shows_people("\x00" * 1000)
 
 
-def test_gendered_nouns_are_beyond_table_2():
+def test_gendered_nouns_are_not_in_table_2():
     nouns = set(lexicons.load("gendered_nouns"))
     assert nouns and not nouns & set(excluded_forms())
 
 
-# -- lines of GCC's validation split that were labelled by hand: depicted_labels.md says how ---------------------
+# -- lines of GCC's validation split labelled by hand, as described in depicted_labels.md -------------------------
 
 SPLITS = ("dev", "test")
 _LABELS = Path(__file__).parent / "depicted_labels.csv"
@@ -85,32 +85,32 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
     for split in SPLITS:
         table = labels(split)
         texts = [captions[line - 1] for line in table["line"]]
-        # They are the lines that were labelled.
+        # These are the labelled lines.
         assert [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts] == table["sha256"].tolist()
-        kept = pd.Series([person_filter.shows_people(text) for text in texts])
+        predicted_usable = pd.Series([person_filter.shows_people(text) for text in texts])
         yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
         for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
-            right = int((true & kept).sum())
-            rows += [(split, target, "precision", right, int(kept.sum()))]
+            right = int((true & predicted_usable).sum())
+            rows += [(split, target, "precision", right, int(predicted_usable.sum()))]
             rows += [(split, target, "recall", right, int(true.sum()))]
-    found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
-    value, low, high = stats.percent(found["count"], found["n"])
-    return found.assign(value=value, ci_low=low, ci_high=high)
+    result = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
+    value, low, high = stats.percent(result["count"], result["n"])
+    return result.assign(value=value, ci_low=low, ci_high=high)
 
 
-def test_what_was_measured_is_measured_again(root):
-    again = agreement(gcc.captions(root))
-    pd.testing.assert_frame_equal(person_filter.error_rates(), again, check_dtype=False, atol=1e-3)
+def test_error_rates_match_labelled_lines(root):
+    recomputed = agreement(gcc.captions(root))
+    pd.testing.assert_frame_equal(person_filter.error_rates(), recomputed, check_dtype=False, atol=1e-3)
 
 
-def test_the_rule_is_as_good_as_was_said():
+def test_error_rates_support_stated_precision():
     rows = person_filter.error_rates().set_index(["split", "target", "statistic"])
-    # On lines that the rule was not made with: about five in six kept captions can be used (95% limits), and its
-    # limits do not exclude nine in ten.
+    # On lines not used to develop the rule: about five in six accepted captions are usable (95% limits), and its
+    # limits include nine in ten.
     precision, recall = (rows.loc[("test", "usable", s)] for s in ("precision", "recall"))
     assert precision["ci_low"] > 70 and precision["ci_high"] > 90
     assert recall["ci_low"] > 50
-    # Without the rule, fewer than half of the neutral captions can be used.
+    # Without the rule, fewer than half of the neutral captions are usable.
     for split in SPLITS:
         share = rows.loc[(split, "usable", "recall"), "n"] / len(labels(split))
         assert share < 0.5 < rows.loc[(split, "usable", "precision"), "ci_low"] / 100

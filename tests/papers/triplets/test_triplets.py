@@ -53,7 +53,7 @@ def printed():
 
 
 def similarity(feminine, masculine, *, metric="clip"):
-    """Return measured similarities: one case a value."""
+    """Return measured similarities: one case per value."""
     both = {"neutral-feminine": feminine, "neutral-masculine": masculine}
     rows = [(pair, f"t{i}", value) for pair, values in both.items() for i, value in enumerate(values)]
     same = {"model": "M", "dataset": "D", "space": "image", "metric": metric, "unit": "1", "n": 1}
@@ -82,7 +82,7 @@ def numbers(text):
 
 
 @pytest.mark.long
-def test_table_4_follows_from_triplets_and_seeds(printed):
+def test_datasets_match_table_4(printed):
     expected = reference.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
     assert (table["n_prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(
@@ -90,7 +90,7 @@ def test_table_4_follows_from_triplets_and_seeds(printed):
     )
 
 
-def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
+def test_disparity_n_depends_on_space(printed):
     table = printed.disparity
     assert (table.loc[table["value"].isna(), "n"] == 0).all()
     n = table[table["value"].notna()].groupby(["dataset", "space"])["n"].agg(set)
@@ -100,7 +100,7 @@ def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
     assert n[prints.ONE_TRIPLET, "prompt"] == {1} and n[prints.ONE_TRIPLET, "image"] == {1000}
 
 
-def test_gap_is_turned_where_lower_is_closer(printed):
+def test_disparity_gap_reverses_if_lower_is_closer(printed):
     pixels = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="diff_pix")
     assert pixels["gap"] == pytest.approx(42.61 - 39.34)
     assert pixels["relative_gap"] == pytest.approx(100 * 3.27 / 42.61)
@@ -116,43 +116,45 @@ def test_gap_is_turned_where_lower_is_closer(printed):
     )
 
 
-def test_summary_is_student_t_over_dataset_means(printed):
+def test_gap_summary_is_student_t_over_datasets(printed):
     dino = printed.gap[(printed.gap["sample"] == "triplets") & (printed.gap["metric"] == "dino")]
     means = dino.groupby("dataset")["gap"].mean().to_numpy()
     assert len(means) == 5
     row = cell(printed.summary, model="all models", metric="dino")
     low, high = scipy_stats.t.interval(0.95, 4, means.mean(), scipy_stats.sem(means))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([means.mean(), low, high])
-    # 15 cells less the two of SD v2.1 that are not legible.
+    # 15 cells minus the two illegible ones of SD v2.1.
     assert (row["n_datasets"], row["n_cells"], row["n_missing"], row["n_masculine"]) == (5, 13, 2, 13)
     assert set(printed.together["model"]) == {""} and len(printed.together) == 8
 
 
 @pytest.mark.long
-def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(printed):
+def test_nearer_answer_counts_adjusted_metrics(printed):
     gap = printed.gap[printed.gap["sample"] == "triplets"]
     means = gap.groupby(["metric", "dataset"], sort=False)["relative_gap"].mean()
     p = means.groupby("metric", sort=False).apply(lambda m: scipy_stats.ttest_1samp(m.dropna(), 0).pvalue)
     rows = printed.together.set_index("metric")
     assert rows["relative_gap_p"].to_dict() == pytest.approx(p.to_dict())
     assert rows["relative_gap_p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
-    around = [m for m in rows.index if rows.loc[m, "relative_gap_ci_low"] <= 0 <= rows.loc[m, "relative_gap_ci_high"]]
-    assert around == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
-    # Student's t test is allowed from five datasets, and the answer says so.
+    undecided_metrics = [
+        m for m in rows.index if rows.loc[m, "relative_gap_ci_low"] <= 0 <= rows.loc[m, "relative_gap_ci_high"]
+    ]
+    assert undecided_metrics == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
+    # Student's t test is allowed from five datasets, and the answer states it.
     (finding,) = answers.nearer.findings(printed.together)
     assert (
         numbers(finding.supported_answer) == [6, 8, 0, 2]
         and finding.is_significant
         and (finding.n, finding.model) == (5, "")
     )
-    assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
+    assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
     assert finding.supported_answer == "Inconclusive (only 4 datasets)."
 
 
-def test_one_triplet_stands_apart(printed):
+def test_gap_summary_excludes_single_triplet(printed):
     one = printed.gap[printed.gap["sample"] == "seeds"]
     assert len(one) == 8 and set(one["dataset"]) == {"GCC (one triplet)"}
     assert printed.summary["n_datasets"].max() == 5
@@ -166,73 +168,75 @@ def test_one_triplet_stands_apart(printed):
 # -- section 4: measured -------------------------------------------------------------------------------
 
 
-def test_measured_cases_give_paired_intervals():
+def test_disparity_gap_interval_is_paired():
     feminine = np.array([0.50, 0.60, 0.55, 0.70, np.nan])
     masculine = np.array([0.53, 0.62, 0.60, np.nan, 0.80])
-    measured = similarity(feminine, masculine)
-    row = triplets.disparity_gap(measured).iloc[0]
+    measured_similarity = similarity(feminine, masculine)
+    row = triplets.disparity_gap(measured_similarity).iloc[0]
     differences = (masculine - feminine)[:3]
     low, high = scipy_stats.t.interval(0.95, 2, differences.mean(), scipy_stats.sem(differences))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([differences.mean(), low, high])
     assert row["masculine"] - row["feminine"] == pytest.approx(row["gap"])
     assert (row["direction"], row["rounding"], row["reading"]) == ("masculine", 0, "")
-    mean = cell(triplets.disparity(measured), pair="neutral-feminine")
+    mean = cell(triplets.disparity(measured_similarity), pair="neutral-feminine")
     known = feminine[:4]
     low, high = scipy_stats.t.interval(0.95, 3, known.mean(), scipy_stats.sem(known))
     assert [mean["value"], mean["ci_low"], mean["ci_high"]] == pytest.approx([known.mean(), low, high])
 
 
-def test_a_cell_without_values_says_why():
-    measured = [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")]
-    gaps = triplets.disparity_gap(pd.concat(measured, ignore_index=True))
+def test_disparity_gap_without_values_has_reason():
+    measured_similarity = [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")]
+    gaps = triplets.disparity_gap(pd.concat(measured_similarity, ignore_index=True))
     gap = gaps.set_index("metric")
     assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "direction"] == ""
     assert gap.loc["clip", "reason"] == "no value is given"
-    assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs two cases"
+    assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs at least two cases"
     summary = triplets.gap_summary(gaps).set_index("metric")
     assert (summary["n_missing"].tolist(), summary["n_cells"].tolist()) == ([1, 0], [0, 1])
-    assert summary.loc["dino", "reason"] == "an interval needs two datasets"
+    assert summary.loc["dino", "reason"] == "an interval needs at least two datasets"
 
 
 @pytest.mark.long
-def test_gaps_are_told_by_their_intervals_tests_after_correction():
+def test_measured_answer_counts_adjusted_gaps():
     # Two metrics whose intervals exclude 0 barely (p of t about 0.03), and one that is clear: of the three Holm leaves
     # the clear one, though each interval alone excludes 0.
     t = np.linspace(-1, 1, 20) / np.linspace(-1, 1, 20).std(ddof=1)
     means = {"dino": 2.35, "ssim": 2.35, "clip": 6.0}
     values = {metric: 0.5 + 0.01 * (t + mean / np.sqrt(20)) for metric, mean in means.items()}
-    rows = pd.concat([similarity(np.full(20, 0.5), of, metric=metric) for metric, of in values.items()])
+    rows = pd.concat(
+        [similarity(np.full(20, 0.5), group_values, metric=metric) for metric, group_values in values.items()]
+    )
     rows = rows.reset_index(drop=True)
     gap = triplets.disparity_gap(rows)
     p = [2 * scipy_stats.t.sf(mean, 19) for mean in means.values()]
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
-    (said,) = answers.measured.findings(gap)
-    assert numbers(said.supported_answer) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
-    # At a level that no p reaches nothing is told.
+    (counted_finding,) = answers.measured.findings(gap)
+    assert numbers(counted_finding.supported_answer) == [1, 3, 0, 2] and counted_finding.p == pytest.approx(3 * p[2])
+    # At a level below every p nothing is significant.
     (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
     assert not strict.is_significant
     # p is below 1 - confidence exactly where the interval excludes 0.
     for confidence in (0.95, 0.975, 0.99, 0.9999):
-        found = triplets.disparity_gap(rows, confidence=confidence)
-        assert ((found["p"] < 1 - confidence) == (found["ci_low"] > 0)).all()
+        result = triplets.disparity_gap(rows, confidence=confidence)
+        assert ((result["p"] < 1 - confidence) == (result["ci_low"] > 0)).all()
 
 
 @pytest.mark.parametrize("n", [4, 5])
-def test_few_triplets_decide_nothing(n):
-    (said,) = answers.measured.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
-    assert (said.n, said.n_unit) == (n, "triplets") and said.is_significant == (n > 4)
-    assert said.supported_answer == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
+def test_measured_answer_of_few_triplets_is_inconclusive(n):
+    (counted_finding,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")))
+    assert (counted_finding.n, counted_finding.n_unit) == (n, "triplets") and counted_finding.is_significant == (n > 4)
+    assert counted_finding.supported_answer == "Inconclusive (only 4 triplets)." if n < 5 else counted_finding.p < 0.001
 
 
-def test_cases_that_are_all_alike_have_no_interval():
+def test_disparity_gap_of_equal_cases_has_no_interval():
     gap = cell(triplets.disparity_gap(similarity([0.5, 0.5, 0.5], [0.75, 0.75, 0.75])), metric="clip")
     assert np.isnan(gap["p"]) and np.isnan(gap["ci_low"]) and gap["reason"] == "all cases have the same value"
     assert gap["gap"] == 0.25
 
 
-def test_unknown_names_are_refused():
+def test_similarity_refuses_invalid_values():
     rows = similarity([0.5], [0.6])
     # Names are checked where a source is read.
     for column, value in (("pair", "neutral-male"), ("sample", "prompts")):
@@ -241,7 +245,7 @@ def test_unknown_names_are_refused():
     for analysis in (triplets.disparity, triplets.disparity_gap):
         with pytest.raises(InputError, match=r"triplets_similarity: higher_is_closer is 0\.5"):
             analysis(rows.assign(higher_is_closer=[1, 0.5]))
-    # A mean beside its values, too.
+    # A mean in addition to its values is refused as well.
     rows = similarity([0.5, 0.6], [0.6, 0.7])
     rows.loc[rows["case"] == "t1", "case"] = "mean"
     with pytest.raises(InputError, match=r"contains the case 'mean' and other cases for \{'model': 'M'"):
@@ -251,7 +255,7 @@ def test_unknown_names_are_refused():
 # -- section 5 -----------------------------------------------------------------------------------------
 
 
-def test_co_occurrence_gap_of_table_6(printed):
+def test_co_occurrence_matches_table_6(printed):
     row = cell(printed.co_occurrence, model="SD v2.0", dataset="COCO")
     assert row["gap"] == pytest.approx(0.531 - 0.512) and row["n"] == 51219
     one = cell(printed.co_occurrence, model="SD v2.0", dataset="GCC (one triplet)")
@@ -267,12 +271,12 @@ def test_co_occurrence_gap_of_table_6(printed):
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
     assert finding.estimate == pytest.approx(percent.mean()) and finding.is_significant
-    assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
+    assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
 
 @pytest.mark.long
-def test_chi_square_of_counts_is_scipys():
+def test_chi_square_matches_scipy():
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
     tests = triplets.chi_square(object_counts(counts), NO_TESTS)
     row = cell(tests, pair="feminine-masculine")
@@ -287,7 +291,7 @@ def test_chi_square_of_counts_is_scipys():
         assert tests[column].to_numpy() == pytest.approx(multipletests(tests["p"], method=method)[1])
 
 
-def test_missing_genders_and_rare_objects_have_a_reason():
+def test_chi_square_of_missing_counts_has_reason():
     rows = object_counts({"suit": (None, 3, 1), "hat": (None, 0, 2)})
     table = triplets.chi_square(rows, NO_TESTS).set_index("pair")
     assert table.loc["neutral-feminine", "reason"] == "no counts for neutral prompts"
@@ -296,7 +300,7 @@ def test_missing_genders_and_rare_objects_have_a_reason():
 
 
 @pytest.mark.long
-def test_bias_scores_of_equal_sets():
+def test_bias_score_of_equal_sets_by_hand():
     counts = object_counts({"suit": (5, 10, 30), "dress": (9, 24, 0), "tree": (7, 20, 20), "rare": (20, 9, 9)})
     scores = triplets.bias_score(counts).set_index("object")
     # Dataset D has no threshold in the paper: 10. The neutral count of "rare" does not count.
@@ -315,7 +319,7 @@ def test_bias_scores_of_equal_sets():
     assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"
 
 
-def test_bias_scores_of_unequal_sets():
+def test_bias_score_of_unequal_sets_by_hand():
     # Twice as many masculine as feminine images: 30 / (30 + 2 x 10) = 0.6, and 20 against 10 is balance.
     counts = object_counts({"suit": (0, 10, 30), "tree": (0, 10, 20)}, n_images=(100, 100, 200))
     scores = triplets.bias_score(counts).set_index("object")
@@ -328,15 +332,15 @@ def test_bias_scores_of_unequal_sets():
     assert scores.loc["tree", "p"] == 1
 
 
-def test_thresholds_of_the_paper_are_by_dataset():
+def test_bias_score_threshold_depends_on_dataset():
     datasets = ("GCC", "COCO", "TextCaps", "Flickr30k", "Profession", "world")
     counts = {f"o{k}": (0, k, 1) for k in (4, 5, 9, 10, 19, 20)}
     rows = pd.concat([object_counts(counts, dataset=d) for d in datasets], ignore_index=True)
-    kept = triplets.bias_score(rows).groupby("dataset")["object"].nunique()
-    assert kept.to_dict() == {"GCC": 3, "COCO": 1, "TextCaps": 1, "Flickr30k": 1, "Profession": 5, "world": 3}
+    n_objects = triplets.bias_score(rows).groupby("dataset")["object"].nunique()
+    assert n_objects.to_dict() == {"GCC": 3, "COCO": 1, "TextCaps": 1, "Flickr30k": 1, "Profession": 5, "world": 3}
 
 
-def test_counts_are_checked():
+def test_object_counts_refuse_invalid_values():
     rows = object_counts({"suit": (1, 2, 3), "hat": (1, 2, 3)})
     rows.loc[0, "n_images"] = 7
     with pytest.raises(InputError, match=r"triplets_object_counts: n_images differs within \{'model': 'M'"):
@@ -350,19 +354,21 @@ def test_counts_are_checked():
 # -- sections 6 and 7 ----------------------------------------------------------------------------------
 
 
-def test_what_corrections_change(printed):
+def test_chi_square_holm_changes_printed_results(printed):
     many = printed.group_tests[printed.group_tests["sample"] == "triplets"]
     lost = many[(many["p"] < 0.05) & (many["p_holm"] >= 0.05)]
-    # p = 0.002 stands behind 141 smaller ones: 0.002 x 159 = 0.318.
-    found = cell(lost, model="SD v2.0", dataset="GCC", dependency_group="implicitly_independent")
-    assert (len(lost), found["pair"], found["p_holm"]) == (1, "neutral-masculine", pytest.approx(0.318))
+    # p = 0.002 follows 141 smaller ones: 0.002 x 159 = 0.318.
+    result = cell(lost, model="SD v2.0", dataset="GCC", dependency_group="implicitly_independent")
+    assert (len(lost), result["pair"], result["p_holm"]) == (1, "neutral-masculine", pytest.approx(0.318))
     # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of no single model.
     kinds = printed.group_tests["dependency_group"].str.partition("ly_")[0]
-    found = answers.groups.findings(printed.group_tests.assign(kind=kinds))
-    assert [numbers(f.supported_answer) for f in found] == [[22, 120], [119, 120]] and {f.model for f in found} == {""}
+    result = answers.groups.findings(printed.group_tests.assign(kind=kinds))
+    assert [numbers(f.supported_answer) for f in result] == [[22, 120], [119, 120]] and {f.model for f in result} == {
+        ""
+    }
 
 
-def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
+def test_chi_square_of_untested_groups_has_reason(printed):
     one = printed.group_tests[printed.group_tests["sample"] == "seeds"].set_index(["dependency_group", "pair"])
     assert len(one) == 20
     assert np.isnan(one.loc[("hidden", "triplet"), "p"])
@@ -371,14 +377,14 @@ def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
     assert one.loc[("implicitly_guided", "triplet"), "p_holm"] == pytest.approx(8e-5)
 
 
-def test_group_counts_replace_printed_tests():
+def test_chi_square_of_counts_replaces_printed_tests():
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10)}
     groups = ("implicitly_guided", "hidden", "nouns")
     rows = pd.concat([object_counts(counts, group=g) for g in groups], ignore_index=True)
-    asked = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
-    stated = [asked | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
+    printed_test = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
+    stated = [printed_test | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
     table = triplets.chi_square(rows, tables.make_table(stated, "triplets_printed_chi_square"))
-    # All nouns of the prompts are no dependency group; a printed test stands where there are no counts.
+    # The nouns of the prompts are not a dependency group; without counts the printed test is used.
     assert table["dependency_group"].tolist() == ["implicitly_guided"] * 4 + ["hidden"] * 5
     assert cell(table, dataset="E")["evidence"] == "printed"
     test = scipy_stats.chi2_contingency([[50, 90], [40, 10]], correction=False)
@@ -388,7 +394,7 @@ def test_group_counts_replace_printed_tests():
     assert cell(scores, dependency_group="hidden", object="suit")["bias_score"] == pytest.approx(90 / 110)
 
 
-def test_group_shares_take_triplets_as_the_sample(printed):
+def test_group_share_interval_is_over_triplets(printed):
     row = cell(printed.share, dataset="GCC", dependency_group="explicitly_guided")
     # 64.48% of 418 triplets is 269.5; 6270 images.
     low, high = proportion_confint(round(0.6448 * 418), 418, method="wilson")
@@ -396,19 +402,19 @@ def test_group_shares_take_triplets_as_the_sample(printed):
     assert (row["percent_images"], row["n"], row["n_triplets"]) == (64.48, 6270, 418)
 
 
-def test_groups_and_intersections_from_counts():
-    held = {
+def test_group_objects_and_intersection_by_hand():
+    counts_by_group = {
         "explicitly_guided": {"cat": (1, 0, 0), "dog": (0, 2, 0), "bus": (0, 0, 0)},
         "implicitly_guided": {"cat": (1, 1, 1), "sky": (1, 1, 1), "sea": (0, 1, 0)},
         "nouns": {"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)},
     }
-    rows = pd.concat(object_counts(counts, group=group) for group, counts in held.items())
-    found = triplets.group_objects(rows, tables.make_table([], "triplets_printed_group_objects"))
-    objects = found.set_index("dependency_group")
+    rows = pd.concat(object_counts(counts, group=group) for group, counts in counts_by_group.items())
+    result = triplets.group_objects(rows, tables.make_table([], "triplets_printed_group_objects"))
+    objects = result.set_index("dependency_group")
     # A bus was never found.
     assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
-    shared = triplets.intersection(rows, tables.make_table([], "triplets_printed_intersection"), found)
+    shared = triplets.intersection(rows, tables.make_table([], "triplets_printed_intersection"), result)
     shared = shared.set_index(["base_group", "dependency_group"])
     assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
     assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
@@ -416,7 +422,7 @@ def test_groups_and_intersections_from_counts():
     assert (shared["agrees"] == "yes").all() and (shared["evidence"] == "computed").all()
 
 
-def test_printed_intersections_that_do_not_fit_are_found(printed):
+def test_intersection_finds_inconsistent_printed_values(printed):
     table = printed.shared
     assert len(table) == 180
     odd = table[table["agrees"] == "no"]
@@ -428,11 +434,11 @@ def test_printed_intersections_that_do_not_fit_are_found(printed):
     ]
     assert odd["n_shared"].tolist()[0] == 67
     assert odd["percent_implied"].tolist()[0] == pytest.approx(6700 / 1059)
-    # What their mirrored cells imply is not known then.
+    # The values implied by their mirrored cells are then unknown.
     assert (table["agrees"] == "").sum() == 3
 
 
-def test_detector_bounds(printed):
+def test_detector_recall_is_lower_bound(printed):
     table = printed.detector.set_index("quantity")
     # 346 nouns, 227 found by both, 8 by the detector alone: people see at most 346 - 8.
     assert table["n"].to_dict() == {"found_by_both": 346, "detector_precision": 235, "detector_recall": 338}
@@ -458,8 +464,8 @@ def test_detector_bounds(printed):
 # -- figures -------------------------------------------------------------------------------------------
 
 
-def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
-    """Return measured similarities whose gap is ``shift`` in each triplet, give or take what alternates."""
+def measured_similarity(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
+    """Return measured similarities whose gap is ``shift`` in each triplet, plus an alternating term."""
     rows = []
     for metric, k in product(metrics, range(n)):
         near = 0.5 + 0.01 * k
@@ -471,29 +477,29 @@ def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
 
 
 @pytest.mark.long
-def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(printed):
-    both = pd.concat([measured(0.05), printed.given["similarity"]], ignore_index=True)
+def test_gap_summary_separates_measured_and_printed(printed):
+    both = pd.concat([measured_similarity(0.05), printed.given["similarity"]], ignore_index=True)
     gap = triplets.disparity_gap(both)
     summary = triplets.gap_summary(gap)
     alone = ["SD v1.4", "SD v2.0", "SD v2.1"]
     assert list(dict.fromkeys(summary["model"])) == [", ".join(alone), "mini", *alone]
-    # What is said of the printed ones together is what is said without the measured one.
+    # The pooled results of the printed models do not depend on the measured one.
     both = triplets.select_pooled(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
-    (said,) = answers.measured.findings(gap)
+    (counted_finding,) = answers.measured.findings(gap)
     assert (
-        said.model == "mini"
-        and numbers(said.supported_answer) == [2, 2, 0, 0]
-        and said.details[0].startswith("Planted")
+        counted_finding.model == "mini"
+        and numbers(counted_finding.supported_answer) == [2, 2, 0, 0]
+        and counted_finding.details[0].startswith("Planted")
     )
-    (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
+    (turned,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(-0.05)))
     assert numbers(turned.supported_answer) == [0, 2, 2, 0]
-    (open_,) = answers.measured.findings(triplets.disparity_gap(measured(0.0)))
+    (open_,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.0)))
     assert not open_.is_significant
 
 
-def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pooled():
-    rows = [measured(0.05, model="one"), measured(-0.02, model="two")]
+def test_relative_gap_limits_scale_with_gap():
+    rows = [measured_similarity(0.05, model="one"), measured_similarity(-0.02, model="two")]
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     for end in ("low", "high"):
         times = gap["relative_gap"] / gap["gap"]
@@ -502,19 +508,19 @@ def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pool
     assert triplets.gap_summary(gap)["relative_gap_ci_low"].isna().all()
 
 
-def test_floors_are_told_both_ways():
-    own = measured(0.05, metrics=("ssim",))
-    level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
-    null_mean = triplets.null_similarity(own, level.assign(value=[0.1, 0.12] * 4))
-    (said,) = answers.null_similarity.findings(null_mean)
-    assert numbers(said.supported_answer) == [2, 2, 0]
-    # A placebo that moves images less than the gendered words do.
+def test_null_similarity_answer_in_both_directions():
+    similarities = measured_similarity(0.05, metrics=("ssim",))
+    level = similarities.drop_duplicates("case").assign(pair="neutral-another_seed")
+    null_mean = triplets.null_similarity(similarities, level.assign(value=[0.1, 0.12] * 4))
+    (counted_finding,) = answers.null_similarity.findings(null_mean)
+    assert numbers(counted_finding.supported_answer) == [2, 2, 0]
+    # A placebo that changes images less than the gendered words do.
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
-    (placebo,) = answers.null_similarity.findings(triplets.null_similarity(own, near))
+    (placebo,) = answers.null_similarity.findings(triplets.null_similarity(similarities, near))
     assert numbers(placebo.supported_answer) == [0, 2, 2]
 
 
-def test_bias_figure_fills_what_survives_holm():
+def test_bias_score_figure_fills_significant_marks():
     counts = {"suit": (5, 10, 60), "hat": (5, 20, 30), "dress": (9, 54, 2), "tree": (7, 20, 20)}
     ax = figures.bias_score(triplets.bias_score(object_counts(counts))).axes[0]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["suit (n = 70)", "hat (n = 50)", "dress (n = 56)"]
@@ -527,15 +533,15 @@ def test_bias_figure_fills_what_survives_holm():
 
 
 @pytest.mark.long
-def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, tmp_path):
+def test_notebooks_of_object_counts_have_figures(notebook, tmp_path):
     # A folder with counts of objects alone: no similarities, no tests.
     folder = tmp_path / "counted"
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
     for name, group in (("object_counts", None), ("group_object_counts", "implicitly_guided")):
         tables.write(object_counts(counts, group=group), folder / f"triplets_{name}.csv")
     of_groups = {f"triplets_group_{name}" for name in ("chi_square", "bias_score", "top_objects")}
-    for name, drawn in (("5_co_occurrence", {"triplets_bias_score"}), ("6_dependency_groups", of_groups)):
+    for name, expected_figures in (("5_co_occurrence", {"triplets_bias_score"}), ("6_dependency_groups", of_groups)):
         recorded = notebook(f"triplets/{name}", source=str(folder))
-        assert {figure["name"] for figure in recorded["figures"]} == drawn
+        assert {figure["name"] for figure in recorded["figures"]} == expected_figures
         pointed = {finding["figure"] for finding in recorded["findings"]} - {""}
-        assert pointed and pointed <= drawn
+        assert pointed and pointed <= expected_figures

@@ -1,4 +1,4 @@
-"""Dependency groups as tables: counts by case, and how well groups are told, by other ways."""
+"""Dependency groups as tables: counts by case, by another method."""
 
 import numpy as np
 import pandas as pd
@@ -27,17 +27,17 @@ def nouns_of(images, rng):
     return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"])
 
 
-def test_counts_and_shares_of_groups_by_a_loop():
+def test_group_counts_and_shares_match_loop():
     rng = np.random.default_rng(0)
     images = images_of(4, 2)
     groups, nouns = groups_of(images, rng), nouns_of(images, rng)
-    # At this seed one image is missing, so that the other two of its triplet do not count.
-    seen = images[images["image_id"] != "D-t1-1-feminine"]
-    kept = seen[~seen["image_id"].str.startswith("D-t1-1-")]
-    found = cases.group_object_counts(seen, groups, nouns)
+    # For this seed one image is missing, so the other two of its triplet do not count.
+    available_images = images[images["image_id"] != "D-t1-1-feminine"]
+    complete_images = available_images[~available_images["image_id"].str.startswith("D-t1-1-")]
+    result = cases.group_object_counts(available_images, groups, nouns)
     expected = {}
-    held = {group: set() for group in DEPENDENCY_GROUPS}
-    for image in kept.itertuples():
+    images_by_group = {group: set() for group in DEPENDENCY_GROUPS}
+    for image in complete_images.itertuples():
         entries = [(r.dependency_group, r.object) for r in groups.itertuples() if r.image_id == image.image_id]
         for r in nouns[nouns["image_id"] == image.image_id].itertuples():
             entries += [("nouns", r.noun)] + [("hidden", r.noun)] * r.hidden
@@ -46,15 +46,17 @@ def test_counts_and_shares_of_groups_by_a_loop():
                 key = (group, image.prompt_gender, image.triplet_id, name)
                 expected[key] = expected.get(key, 0) + 1
                 if group != "nouns":
-                    held[group].add(image.image_id)
+                    images_by_group[group].add(image.image_id)
     keys = ["dependency_group", "prompt_gender", "case", "object"]
-    assert found.set_index(keys)["count"].to_dict() == expected
-    assert set(found["n_images"]) == {7} and set(found["n_cases"]) == {4}
-    shares = cases.group_images(seen, groups, nouns).set_index("dependency_group")
-    assert shares["percent_images"].to_dict() == pytest.approx({g: 100 * len(i) / 21 for g, i in held.items()})
+    assert result.set_index(keys)["count"].to_dict() == expected
+    assert set(result["n_images"]) == {7} and set(result["n_cases"]) == {4}
+    shares = cases.group_images(available_images, groups, nouns).set_index("dependency_group")
+    assert shares["percent_images"].to_dict() == pytest.approx(
+        {g: 100 * len(i) / 21 for g, i in images_by_group.items()}
+    )
     assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
-    # They are what the analyses of the paper's tables take.
-    tests = triplets.chi_square(found, NO_TESTS, seed=0, replicates=99)
+    # They are valid inputs of the analyses of the paper's tables.
+    tests = triplets.chi_square(result, NO_TESTS, seed=0, replicates=99)
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
-    objects = triplets.group_objects(found, tables.make_table([], "triplets_printed_group_objects"))
+    objects = triplets.group_objects(result, tables.make_table([], "triplets_printed_group_objects"))
     assert objects.set_index("dependency_group")["n_objects"]["nouns"] == 3

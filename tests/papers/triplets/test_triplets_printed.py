@@ -24,10 +24,10 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
     return rows.pivot(index=index, columns=columns, values=values)
 
 
-def test_every_table_is_there():
-    found = {n for n in reference.names() if n.startswith("triplets_")}
-    assert found == {"triplets_text", "triplets_bias_score_text", *(f"triplets_table_{t}" for t in range(2, 14))}
-    for name in found:
+def test_printed_tables_are_complete():
+    table_names = {n for n in reference.names() if n.startswith("triplets_")}
+    assert table_names == {"triplets_text", "triplets_bias_score_text", *(f"triplets_table_{t}" for t in range(2, 14))}
+    for name in table_names:
         # one word is printed twice in table 2
         assert reference.load(name).duplicated().sum() == (name == "triplets_table_2"), name
 
@@ -40,7 +40,7 @@ METRICS = {
 
 
 @pytest.mark.parametrize(("table", "rows"), [(5, 3 * 5 * 2 * 8), (10, 2 * 8)])
-def test_disparities_are_complete(table, rows):
+def test_disparity_tables_are_complete(table, rows):
     d = load(table)
     assert len(d) == rows == len(d[["model", "dataset", "pair", "metric"]].drop_duplicates())
     assert d["space"].equals(d["metric"].map(METRICS))
@@ -53,7 +53,7 @@ def test_disparities_are_complete(table, rows):
     assert (d["as_read"] == "").equals(d["reading"] == "clear")
 
 
-def test_which_disparities_are_damaged():
+def test_table_5_lists_damaged_cells():
     d = load(5)
     assert set(d["model"]) == set(VERSIONS)
     damaged = d[d["reading"] != "clear"]
@@ -75,14 +75,14 @@ def test_which_disparities_are_damaged():
         assert f"SD v2.1 {dataset}, neutral-masculine" in notes
 
 
-def test_prompt_space_does_not_depend_on_the_unet():
+def test_prompt_space_values_ignore_unet():
     # SD v2.0 and v2.1 share the text encoder, so their prompt-space values agree, the damaged ones too
     t = wide(load(5).query("metric == 't'"), ["dataset", "pair"], "model", "value")
     assert t["SD v2.0"].equals(t["SD v2.1"].rename("SD v2.0"))
 
 
 @pytest.mark.parametrize("pair", ["neutral-feminine", "neutral-masculine"])
-def test_columns_of_table_10_are_those_of_table_5(pair):
+def test_table_10_columns_match_table_5(pair):
     # two headings of table 10 are lost: ordered by size, its metrics are those of SD v2.0 on GCC in table 5
     full = load(5).query("model == 'SD v2.0' and dataset == 'GCC'")
     orders = [rows[rows["pair"] == pair].sort_values("value")["metric"].tolist() for rows in (full, load(10))]
@@ -90,7 +90,7 @@ def test_columns_of_table_10_are_those_of_table_5(pair):
     assert len(set(orders[0])) == 8
 
 
-def test_stated_bias_scores_are_those_of_figures_4_7_and_8():
+def test_stated_bias_scores_match_figures_4_7_and_8():
     scores = reference.load("triplets_bias_score_text")
     # Section 5.3 states 28 scores (figure 4); section 6.3.2 states 19 of implicitly guided objects and 8 of others.
     assert scores["figure"].value_counts().to_dict() == {"4": 28, "7": 19, "8": 8}
@@ -100,7 +100,7 @@ def test_stated_bias_scores_are_those_of_figures_4_7_and_8():
     assert not scores.duplicated(["model", "dataset", "dependency_group", "object"]).any()
 
 
-def test_bias_score_with_printed_values_keeps_computed_cells_apart():
+def test_bias_score_omits_printed_value_of_computed_cell():
     counts = pd.DataFrame(
         [("SD v2.0", "GCC", gender, "suit", "", n, 100) for gender, n in (("masculine", 30), ("feminine", 10))],
         columns=["model", "dataset", "prompt_gender", "object", "case", "count", "n_images"],

@@ -25,7 +25,7 @@ CAPTIONS = [
     "people with their kids",  # a plural
     "a dog on a lawn",  # neither word
     "a person riding a horse",  # the same again
-    "fashion of person",  # nobody is shown
+    "fashion of person",  # no person is depicted
     "A PERSON with a hat and his dog",  # a gender word
 ]
 
@@ -45,11 +45,11 @@ def pipeline(folder, captions=CAPTIONS, seed=5, **design):
     return Pipeline("mini", settings(folder, captions, **design), seed=seed, progress=False)
 
 
-def left(p):
+def funnel_counts(p):
     return dict(triplets.measure.funnel(p)[["step", "n_captions"]].itertuples(index=False))
 
 
-def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
+def test_prompts_contain_captions_and_professions(tmp_path):
     p = pipeline(tmp_path, n_professions=2, images_per_prompt=3)
     prompts = triplets.measure.prompts(p)
     of = prompts[prompts["dataset"] == "captions.txt"]
@@ -58,30 +58,30 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
         *("two people walking in the rain", "two women walking in the rain", "two men walking in the rain"),
     ]
     assert (of[["topic", "profession"]] == "").all(axis=None)
-    asked = prompts[prompts["dataset"] == "Profession"]
-    assert asked.groupby(["topic", "profession"]).ngroups == 2
-    known = sentences().groupby(["topic", "profession"])["text"].agg(set)
-    for name, rows in asked[asked["prompt_gender"] == "neutral"].groupby(["topic", "profession"]):
-        assert set(rows["text"]) == known[name]
+    prompt_rows = prompts[prompts["dataset"] == "Profession"]
+    assert prompt_rows.groupby(["topic", "profession"]).ngroups == 2
+    sentences_by_profession = sentences().groupby(["topic", "profession"])["text"].agg(set)
+    for name, rows in prompt_rows[prompt_rows["prompt_gender"] == "neutral"].groupby(["topic", "profession"]):
+        assert set(rows["text"]) == sentences_by_profession[name]
     assert prompts["prompt_id"].is_unique and (prompts["n_images"] == 3).all()
     # The three of a triplet share their noise, and no other triplet has it.
     assert (prompts.groupby("noise_id")["prompt_gender"].agg(list).str.len() == 3).all()
     assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
-    assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
+    assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(prompt_rows) // 3}
     assert (sets["n_seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
 
 
-def test_prompts_with_further_corpora_are_datasets_with_images_of_their_own(tmp_path):
+def test_prompts_of_extra_corpora_are_own_datasets(tmp_path):
     for folder, captions in (("coco", ["a person on a bench", "a cat"]), ("flickr", ["people at a table", NOBODY[0]])):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions))
     further = [str(tmp_path / folder / "captions.txt") for folder in ("coco", "flickr")]
     (tmp_path / "gcc").mkdir()
-    own = {"images_per_prompt": 3, "single_triplet_images": 2, "n_professions": 1, "extra_corpora": further}
-    p = pipeline(tmp_path / "gcc", **own)
+    corpus_design = {"images_per_prompt": 3, "single_triplet_images": 2, "n_professions": 1, "extra_corpora": further}
+    p = pipeline(tmp_path / "gcc", **corpus_design)
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
-    # Files of one name are told apart by their folders; the first caption of the first dataset is repeated.
+    # Files with the same name are distinguished by their folders; the first dataset's first caption is repeated.
     names = ["gcc/captions.txt", "gcc/captions.txt (one triplet)", "coco/captions.txt", "flickr/captions.txt"]
     assert sets.index.tolist()[:4] == names and set(sets.index[4:]) == {"Profession"}
     assert sets.loc[names, "n_triplets"].tolist() == [2, 1, 1, 1]
@@ -91,7 +91,7 @@ def test_prompts_with_further_corpora_are_datasets_with_images_of_their_own(tmp_
     validation.check_plan(p, {"triplets_prompts"})
 
 
-def test_further_corpus_without_triplets_is_refused_by_its_name(tmp_path):
+def test_extra_corpus_without_triplets_is_refused(tmp_path):
     (tmp_path / "more.txt").write_text("a cat\n")
     p = pipeline(tmp_path / "first", extra_corpora=str(tmp_path / "more.txt"))
     with pytest.raises(InputError, match=r"None of the 1 captions of the corpus 'more.txt'"):
@@ -109,22 +109,22 @@ NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
         (["fashion of person"], r"'depicted' .*triplets\.filter to 'paper'"),
     ],
 )
-def test_captions_without_triplets_are_refused_before_any_work(tmp_path, captions, said):
+def test_check_plan_refuses_captions_without_triplets(tmp_path, captions, said):
     p = pipeline(tmp_path, captions)
     with pytest.raises(InputError, match=said):
         triplets.measure.prompts(p)
-    # It is looked at for whoever reads the prompts, and for nobody else.
+    # It is checked only for tables that read the prompts.
     with pytest.raises(InputError, match=said):
         validation.check_plan(p, {"triplets_prompts"})
     validation.check_plan(p, {"synthesis_x", "pipeline_settings"})
-    # What became of them can be read all the same, and professions need no caption.
-    assert left(p)["sampled"] == 0
+    # The funnel can still be read, and professions need no caption.
+    assert funnel_counts(p)["sampled"] == 0
     p = pipeline(tmp_path, captions, n_professions=1)
     validation.check_plan(p, {"triplets_prompts"})
     assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
 
 
-def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
+def test_check_plan_searches_first_captions_only(tmp_path, monkeypatch):
     monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
 
     def check(*given, **more):
@@ -132,14 +132,14 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
 
     # Further ones may give triplets.
     check(NOBODY)
-    # Of these two there are no more, as the settings have it.
+    # By the settings there are only these two.
     with pytest.raises(InputError, match="None of the 2 captions"):
         check(NOBODY, of={"max_captions": 2})
     with pytest.raises(InputError, match="no captions"):
         check([])
 
 
-def test_without_captions_there_are_the_professions(tmp_path, folders):
+def test_prompts_without_captions_are_professions(tmp_path, folders):
     given = Settings.from_mapping(
         {
             "triplets": {
@@ -162,7 +162,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     assert prompts["prompt_id"].is_unique and not set(repeated["noise_id"]) & set(once["noise_id"])
     for empty in (triplets.measure.funnel(p), triplets.measure.excluded_words(p)):
         assert empty.empty
-    # Nobody asks for captions that nothing needs; what needs them asks, before the work.
+    # Captions are required only by tables that use them, before the run.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
     p = Pipeline(p.model, given.with_changes(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
     assert not find_omissions(names, {"triplets_prompts"}, p).reason
@@ -170,7 +170,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     assert "captions.corpus is empty" in said.reason and said.on_purpose
     with pytest.raises(MissingInputError, match=r"captions\.corpus is empty"):
         Pipeline(p.model, given.with_changes(triplets={"n_professions": 0})).part(Triplets).prompts()
-    # They are beyond the embedded model, which knows its own captions.
+    # The embedded model knows only its own captions.
     with pytest.raises(ParameterError, match="lacks 29 of the prompts' words"):
         validation.check_plan(Pipeline("mini", given), {"triplets_object_counts"})
 
@@ -182,8 +182,8 @@ SMALL = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": 
 
 
 def asked_of(model, folder, **design):
-    """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
-    # As the world's own models bring it; the tiny ones bring nothing.
+    """Return a pipeline in which a model generates images of all captions in PEOPLE."""
+    # As the synthetic world's models set it; the tiny ones set nothing.
     alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
     design = {"objects": "mini-segmenter", "noun_tagger": "world", "similarity": alike} | design
     given = settings(folder, PEOPLE, filter="paper", n_triplets=0, **design)
@@ -191,14 +191,14 @@ def asked_of(model, folder, **design):
     return Pipeline(model, given, seed=5, progress=False)
 
 
-def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
+def test_images_of_triplet_share_noise(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2)
     images = p.part(Triplets).images()
     table = images.table
     assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
     generated = duplicates.all_images(images.source)
     assert type(generated) is GeneratedImages and (table["reason"] == "").all()
-    # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
+    # The noise of an image depends on the triplet and the seed number, not on the gender.
     made = generated.table.set_index("image_id")["seed"]
     for row in table.itertuples():
         assert made[row.image_id] == image_seed(5, row.triplet_id, row.seed)
@@ -210,7 +210,7 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
 
 
 @pytest.mark.long
-def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
+def test_images_with_attention_have_word_maps(folders, tmp_path):
     plain = asked_of(folders("sd1"), tmp_path, images_per_prompt=1).part(Triplets).images()
     attended = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, attention=True).part(Triplets).images()
     assert type(duplicates.all_images(attended.source)) is AttendedImages
@@ -222,44 +222,44 @@ def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
         assert (one == other).all()
 
 
-def test_words_of_a_prompt():
+def test_words_splits_prompt():
     assert words("A man's T-shirt, a 2nd 'shirt' of the man") == [
         *("A", "man's", "T-shirt", "a", "2nd", "shirt", "of", "the", "man")
     ]
 
 
 @pytest.mark.long
-def test_the_world_draws_triplets(tmp_path):
+def test_world_images_match_prompt_gender(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
             captions={"corpus": corpus, "synthetic_bias": skew},
             triplets={"n_triplets": 2},
             compute={"cache": str(tmp_path)},
         )
-        found = Pipeline("world", given, seed=5, progress=False).part(Triplets).images()
-        assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
-        assert found.table["image_id"].is_unique and set(found.table["dataset"]) == {"depictions"}
-        shown = found.source.table["truth_gender"].to_numpy().reshape(2, 3, 2)
+        result = Pipeline("world", given, seed=5, progress=False).part(Triplets).images()
+        assert result.table["seed"].tolist() == [0, 1] * 6 and set(result.table["model"]) == {"world"}
+        assert result.table["image_id"].is_unique and set(result.table["dataset"]) == {"depictions"}
+        shown = result.source.table["truth_gender"].to_numpy().reshape(2, 3, 2)
         assert (shown[:, 1] == "female").all() and (shown[:, 2] == "male").all()
-        asked = found.table.drop_duplicates("prompt_id")[["prompt_id", "text"]].assign(n_images=2)
-        noise = found.table.drop_duplicates("prompt_id")["triplet_id"].to_numpy()
-        again = world.generate(asked.assign(noise_id=noise), seed=5, skew=skew)
-        for name in found.table["image_id"]:
-            assert again.scene(name) == found.source.scene(name)
+        prompt_rows = result.table.drop_duplicates("prompt_id")[["prompt_id", "text"]].assign(n_images=2)
+        noise = result.table.drop_duplicates("prompt_id")["triplet_id"].to_numpy()
+        regenerated = world.generate(prompt_rows.assign(noise_id=noise), seed=5, skew=skew)
+        for name in result.table["image_id"]:
+            assert regenerated.scene(name) == result.source.scene(name)
 
 
-def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
+def test_attention_of_endpoint_model_is_refused(tmp_path):
     p = asked_of("endpoint:painter", tmp_path, attention=True)
     p = p.with_changes(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
     with pytest.raises(ParameterError, match=r"triplets\.attention"):
         p.part(Triplets).images()
 
 
-# -- how alike ---------------------------------------------------------------------------------------
+# -- similarity --------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
-def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
+def test_similarity_covers_three_spaces(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, similarity={"resnet": "", "split_product": ""})
     images = p.part(Triplets).images()
     table = triplets.measure.similarity(p)
@@ -272,7 +272,9 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     cosines = []
     for seed in (0, 1):
         pair = [ids[first, gender, seed] for gender in ("neutral", "masculine")]
-        one, other = (found.final.astype(float).ravel() for found in duplicates.all_images(images.source).latents(pair))
+        one, other = (
+            result.final.astype(float).ravel() for result in duplicates.all_images(images.source).latents(pair)
+        )
         cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
     row = table[(table["metric"] == "z0") & (table["pair"] == "neutral-masculine") & (table["case"] == first)]
     assert row["value"].tolist() == pytest.approx([np.mean(cosines)]) and row["n"].tolist() == [2]
@@ -290,12 +292,12 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
     said = triplets.figures.replacement_note(networks)
-    assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
+    assert said.endswith("mini-clip for CLIP; mini-segmenter for DINO.")
     assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
 
 
 @pytest.mark.long
-def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
+def test_single_triplet_dataset_has_seeds_as_cases(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, single_triplet_images=3, similarity=BY_PIXELS)
     table = p.part(Triplets).images().table
     one = table[table["dataset"] == "captions.txt (one triplet)"]
@@ -304,13 +306,13 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     seeds = p.part(Triplets).images().source.table.groupby("seed").size()
     assert seeds.tolist() == [3] * 6
     gap = triplets.disparity_gap(triplets.measure.similarity(p))
-    found = gap[gap["sample"] == "seeds"].set_index("metric")
-    assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
+    result = gap[gap["sample"] == "seeds"].set_index("metric")
+    assert result.loc["ssim", "n"] == 3 and result.loc["t", "n"] == 1 and np.isnan(result.loc["t", "ci_low"])
     sizes = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sizes.loc["captions.txt (one triplet)", ["n_triplets", "n_seeds"]].tolist() == [1, 3]
 
 
-def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
+def test_similarity_without_latents_has_reason(tmp_path):
     design = {"n_triplets": 2, "images_per_prompt": 1, "similarity": BY_PIXELS}
     given = Settings(captions={"max_captions": 2000}, triplets=design, compute={"cache": str(tmp_path)})
     p = Pipeline("world", given, seed=5, progress=False)
@@ -327,15 +329,15 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 @pytest.mark.parametrize(
     ("design", "said"), [({"resnet": "resnet5o.tv_in1k"}, "resnet5o"), ({"clip": "nowhere/at:all"}, "nowhere")]
 )
-def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
+def test_check_plan_refuses_unknown_networks(folders, tmp_path, design, said):
     p = asked_of(folders("sd1"), tmp_path, similarity=design)
     with pytest.raises(ParameterError, match=said):
         validation.check_plan(p, {"triplets_similarity"})
-    # Who compares no images needs none.
+    # Tables without similarities need no networks.
     validation.check_plan(p, {"triplets_prompts"})
 
 
-def test_pictures_are_those_of_the_table(folders, tmp_path):
+def test_example_images_match_table(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, single_triplet_images=2)
     shown = triplets.measure.examples(p, n_triplets=2)
     assert shown.groupby("dataset", sort=False)["image_id"].size().to_dict() == {
@@ -353,13 +355,25 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
 
 
-def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
+def test_funnel_and_excluded_words_by_hand(tmp_path):
     p = pipeline(tmp_path)
-    assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
+    assert list(funnel_counts(p)) == list(STEPS) and list(funnel_counts(p).values()) == [
+        8,
+        7,
+        5,
+        5,
+        5,
+        4,
+        3,
+        3,
+        3,
+        2,
+        2,
+    ]
     # Tables name the corpus and no folder of this machine.
     assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
     words = triplets.measure.excluded_words(p).set_index("word")["n_captions_excluded"]
     assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
-    # By the paper's rule alone nothing more is asked of a caption.
-    paper = left(pipeline(tmp_path, filter="paper"))
+    # The paper's rule has no further criteria.
+    paper = funnel_counts(pipeline(tmp_path, filter="paper"))
     assert paper["sampled"] == 3 and "depicted" not in paper

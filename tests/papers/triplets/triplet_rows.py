@@ -1,4 +1,4 @@
-"""Images of triplets for the tests of gender triplets, and how to find a row of a table."""
+"""Images of triplets for the tests of gender triplets, and a function that selects a row of a table."""
 
 import itertools
 
@@ -11,7 +11,7 @@ NO_TESTS = tables.make_table([], "triplets_printed_chi_square")
 
 
 def images_of(n_triplets, seeds, genders=GENDERS):
-    """Return images of model M and data set D, an image a triplet, seed and gender."""
+    """Return images of model M and dataset D, one per triplet, seed and gender."""
     rows = [
         {"model": "M", "dataset": "D", "triplet_id": f"t{t}", "seed": s, "prompt_gender": g}
         | {"image_id": f"D-t{t}-{s}-{g}"}

@@ -270,9 +270,9 @@ def amplification_questions(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     is_off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
     is_excess = (rows["generator"] != WORLD) | (rows["skew"] == "off")
     baseline = np.where(
-        is_off, "Without planted bias, is there amplification", "Without any model, is there amplification"
+        is_off, "Is there amplification without planted bias", "Is there amplification without any model"
     )
-    added = "Does the model add to the amplification that true shares imply"
+    added = "Does the model add to the amplification implied by the true shares"
     questions = np.where(rows["generator"] == WORLD, baseline, added)
     excess = {
         "amplification_corrected": "excess",
@@ -325,9 +325,9 @@ _TARGETS = {
     "judge_accuracy_renders": ("99% or more", 99, 100),
     "gate_pass_rate_prompt_": ("90% or more", 90, 100),
     "gender_word_accuracy": ("97% or more", 97, 100),
-    "occupation_accuracy": ("90% or more of that on renders", 90, np.inf),
+    "occupation_accuracy": ("90% or more of the accuracy on renders", 90, np.inf),
     "naive_amplification": ("above 0", 0, np.inf),
-    "nearest_no_indicators_to_naive": ("one half or less", -np.inf, 0.5),
+    "nearest_no_indicators_to_naive": ("0.5 or less", -np.inf, 0.5),
     "caption_prompts": ("-2 to 2 points", -2, 2),
 }
 
@@ -354,7 +354,7 @@ def quality(
     """
     words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
     followed_and_judged = int(words["n_followed"].sum()), int(words["n_judged"].sum())
-    no_words = "" if len(words) else "Captions are no prompts in this run."
+    no_words = "" if len(words) else "This run does not use captions as prompts."
     measured = measured[(measured["model"] == model) & (measured["definition"] == "paper")]
     measured = measured.set_index(["approach", "prompt"])
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
@@ -434,7 +434,7 @@ def _occupation_rows(named_counts: pd.DataFrame | None, confidence: float) -> It
     """Yield zero-shot accuracy of occupations on generated images, on as many renders, and their ratio."""
     names = {"occupation_accuracy_generated": "generated", "occupation_accuracy_renders": "renders"}
     if named_counts is None:
-        reason = "Similarity of images takes an open_clip model, which does not judge gender here."
+        reason = "This metric requires an open_clip model as gender judge."
         yield from (_row(name, reason=reason) for name in ("occupation_accuracy", *names))
         return
     counts = named_counts.set_index("images")[["right", "n"]].astype(int)
@@ -457,9 +457,11 @@ def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) 
 
 def _amplification_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
     if key not in measured.index:
-        return _row(metric, unit="points", n_unit="occupations", reason=f"The run measures no {key[0]}.")
+        return _row(
+            metric, unit="points", n_unit="occupations", reason=f"The run does not measure the approach {key[0]}."
+        )
     row = measured.loc[key]
-    reason = row["reason"] or "Freed of the null expectation that sampling noise gives it, as its interval is."
+    reason = row["reason"] or "Corrected for small-sample bias, as is its interval."
     values = row[["amplification_corrected", "ci_low", "ci_high"]]
     return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
 
@@ -469,7 +471,7 @@ def _nearest_ratio_row(training: pd.DataFrame, generated: pd.DataFrame, draws: d
     kind = {"unit": "ratio", "n_unit": "occupations"}
     approach_rows = [training[training["approach"] == a] for a in ("naive", "nearest_no_indicators")]
     if any(rows.empty for rows in approach_rows):
-        return _row("nearest_no_indicators_to_naive", **kind, reason="The run lacks an approach.")
+        return _row("nearest_no_indicators_to_naive", **kind, reason="The run lacks one of the two approaches.")
     occupations = list(dict.fromkeys(generated["occupation"]))
 
     def statistic(t: np.ndarray, t0: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -479,7 +481,7 @@ def _nearest_ratio_row(training: pd.DataFrame, generated: pd.DataFrame, draws: d
 
     boot = _bootstrap([count(rows, occupations) for rows in (*approach_rows, generated)], statistic, draws)
     values = float(boot.value), float(boot.ci_low), float(boot.ci_high)
-    no_ratio = "Naive amplification is not above 0, so there is nothing to halve."
+    no_ratio = "Naive amplification is not above 0, so the ratio is undefined."
     reason = "" if math.isfinite(values[0]) else no_ratio
     return _row("nearest_no_indicators_to_naive", values, boot.n_groups, **kind, reason=reason)
 
@@ -494,8 +496,8 @@ def _world_rows(amplification_table: pd.DataFrame, skew: str) -> Iterator[list]:
         ("truth_preserving_matched", (skew, MATCHED), 2.0, " and is narrower than 2 points"),
         ("world_off_naive", ("off", "naive"), np.inf, ", bias-corrected"),
     ):
-        requirement, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
-        reason = f"The run measures no {key[1]}."
+        requirement, values, n, met = "interval includes 0", [np.nan] * 3, 0, ""
+        reason = f"The run does not measure the approach {key[1]}."
         if key in amplification_table.index:
             row = amplification_table.loc[key]
             requirement, n, values = (
@@ -505,8 +507,7 @@ def _world_rows(amplification_table: pd.DataFrame, skew: str) -> Iterator[list]:
             )
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
-            default_reason = (
-                f"Freed of the null expectation of sampling noise ({row['null_mean']:.2f} points); these occupations."
-            )
+            bias = f"{row['null_mean']:.2f} points"
+            default_reason = f"Corrected for small-sample bias ({bias}); the interval holds for these occupations."
             reason = row["reason"] or default_reason
         yield [metric, *values, "points", n, "occupations", requirement, met, reason]

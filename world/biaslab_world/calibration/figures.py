@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 
 NAMES = tables.labels("calibration_shares")["approach"]
 _COVERAGE_STYLE = forms.series_style(
-    {"held": ("interval holds the true share", style.BLUE, "o"), "missed": ("interval misses it", style.VERMILION, "D")}
+    {
+        "held": ("interval includes the true share", style.BLUE, "o"),
+        "missed": ("interval excludes the true share", style.VERMILION, "D"),
+    }
 )
 _PARTS_STYLE = forms.series_style(
     {
-        "total": ("model at this guidance, with interval", style.BLACK, "o"),
-        "model": ("the model at the lowest guidance", style.BLUE, "s"),
-        "measurement": ("measurement alone: no model", style.GREEN, "D"),
+        "total": ("model at this guidance scale, with interval", style.BLACK, "o"),
+        "model": ("model at the lowest guidance scale", style.BLUE, "s"),
+        "measurement": ("measurement alone (no model)", style.GREEN, "D"),
     }
 )
-_NO_MODEL = "world: no model"
+_NO_MODEL = "world, no model"
 # Height in pixels; images are larger here than the models' input.
 _IMAGE_SIZE = 128
 
@@ -57,7 +60,7 @@ def shares(table: pd.DataFrame) -> Figure:
         rows.dropna(subset=["percent_true", "percent_female_corrected"]),
         "percent_true",
         "percent_female_corrected",
-        labels=("True share of women (%)", "Corrected share (%)"),
+        labels=("True share of women (%)", "Corrected share perceived as female (%)"),
         ends=(-3, 103),
         color="held",
         styles=_COVERAGE_STYLE,
@@ -157,9 +160,9 @@ def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
     posterior = renders.table["posterior"]
     kinds = {
         "clearly female": posterior > 0.999,
-        "rather female": posterior.between(0.6, 0.98),
+        "probably female": posterior.between(0.6, 0.98),
         "either": posterior.between(0.35, 0.65),
-        "rather male": posterior.between(0.02, 0.4),
+        "probably male": posterior.between(0.02, 0.4),
         "clearly male": posterior < 0.001,
     }
     image_ids = [renders.table.loc[fits, "image_id"].head(across) for fits in kinds.values()]
@@ -175,7 +178,7 @@ def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
     below = []
     for row in chosen.itertuples():
         facts = f"style: {row.truth_style}", f"indicator: {row.truth_indicator}"
-        shows = f"shows: {row.truth_gender or 'nobody'}"
+        shows = f"shows: {row.truth_gender or 'no person'}"
         caption = textwrap.fill(f"“{row.text}”", 27)
         below.append("\n".join([caption, *(textwrap.fill(fact, 28) for fact in (*facts, shows))]))
     lines = range(0, len(images), 5)

@@ -32,22 +32,35 @@ def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") ->
 
 _KNOBS = {
     "naming": (
-        "Captions name the under-represented gender more: the odds of an indicator for a woman over those for a "
-        "man are (men / women) to this power.",
-        "Captions without indicators are more biased than all (5.1); prompts, which have none, seem to amplify.",
+        "Captions name the under-represented gender more often: the odds of an indicator for a woman, divided by those "
+        "for a man, are (men / women) raised to this power.",
+        "Captions without indicators are more biased than all captions (5.1). Prompts have none, so models seem to "
+        "amplify.",
     ),
     "prompt_skew": (
-        "Prompt-like captions are more biased: their log-odds of a woman are 1 + this times the occupation's.",
+        "Prompt-like captions are more biased: their log-odds of a woman are those of the occupation times 1 + this.",
         "Captions near the prompts are more biased than random ones (5.2).",
     ),
-    "prompt_like": ("Share of prompt-like captions.", "How few of them a random sample contains (5.2)."),
-    "indicators": ("Share of ordinary captions that indicate the gender.", "The rate of indicators (5.1)."),
-    "prompt_indicators": ("The same share of prompt-like captions.", "The same rate for those near the prompts."),
-    "names": ("Share of captions built around a name.", "Indicators that only a list of names finds (Table 5)."),
-    "both": ("Captions with indicators of both genders.", "A noisy indicator; no gender effect."),
+    "prompt_like": (
+        "Share of prompt-like captions.",
+        "The low number of prompt-like captions in a random sample (5.2).",
+    ),
+    "indicators": ("Share of ordinary captions with a gender indicator.", "The rate of gender indicators (5.1)."),
+    "prompt_indicators": (
+        "Share of prompt-like captions with a gender indicator.",
+        "The same rate for captions near the prompts.",
+    ),
+    "names": (
+        "Share of ordinary captions built around a name.",
+        "Gender indicators that only a list of names detects (Table 5).",
+    ),
+    "both": (
+        "Share of captions with an indicator that have indicators of both genders.",
+        "A noisy indicator without an effect on gender.",
+    ),
     "other_sense": (
-        "Captions that use the word in another sense and show no person.",
-        "Wrong hits of the search, which the inclusion criteria have to remove (4).",
+        "Share of captions that use the word in another sense and show no person.",
+        "False hits of the search, which the inclusion criteria have to remove (4).",
     ),
 }
 

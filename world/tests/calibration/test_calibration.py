@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from ideal import OCCUPATIONS, IdealPipeline
+from ideal_pipeline import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
 from biaslab.errors import MissingInputError
@@ -21,7 +21,7 @@ SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 
 
 OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
-# A run of few captions and images, where no estimate but the one that a test sets is looked at.
+# A run of few captions and images, for tests of a single estimate.
 SMALL = {
     "captions": {"approaches": ("naive",), "per_occupation": 10, "max_captions": 4_000},
     "generation": {"images_per_prompt": 4},
@@ -61,7 +61,7 @@ def _like_prompts(t):
 # -- counts and formulas -----------------------------------------------------------------------------------
 
 
-def test_count_takes_women_and_men_only():
+def test_count_includes_women_and_men_only():
     rows = pd.DataFrame(
         {
             "occupation": ["nurse"] * 5 + ["chef"] * 2,
@@ -74,8 +74,8 @@ def test_count_takes_women_and_men_only():
     np.testing.assert_array_equal(n, [[2, 1], [2, 0], [0, 0]])
 
 
-def test_expected_amplification_by_hand():
-    # 80 -> 90 adds 10; 40 -> 60 flips: left out, or 10 - 10 = 0 in distance, or -20 along the lean.
+def test_expected_matches_hand_values():
+    # 80 -> 90 adds 10; 40 -> 60 flips: excluded, or 10 - 10 = 0 in distance, or -20 in signed change.
     training, generated = np.array([[80.0], [40.0]]), np.array([[90.0], [60.0]])
     values = [float(analysis.expected(training, generated, d)) for d in analysis.DEFINITIONS]
     assert values == [10, 5, -5]
@@ -102,13 +102,13 @@ BY_HAND = pd.DataFrame(
 )
 
 
-def test_accuracy_and_ceiling_by_hand():
+def test_judge_accuracy_and_ceiling_match_hand_values():
     table = calibration.judge(BY_HAND).set_index(["cues", "truth", "answers"])
     # Of four judged renders two are right; an ideal judge: (0.999 + 0.999 + 0.995 + 0.6) / 4.
     row = table.loc[("all", "all", "judged")]
     assert row[["accuracy", "n", "n_images"]].tolist() == [50, 4, 7]
     assert row["ceiling"] == pytest.approx(100 * (0.999 + 0.999 + 0.995 + 0.6) / 4)
-    # Of the six with a probability, 0.995, 0.6 and 0.02 lean the right way.
+    # Of the six with a probability, 0.995, 0.6 and 0.02 are on the right side.
     assert table.loc[("all", "all", "likelier"), ["accuracy", "n"]].tolist() == [50, 6]
     assert table.loc[("ambiguous", "all", "likelier"), ["accuracy", "n"]].tolist() == [0, 2]
     assert table.loc[("unambiguous", "female", "likelier"), ["accuracy", "n"]].tolist() == [100, 2]
@@ -119,7 +119,7 @@ def test_accuracy_and_ceiling_by_hand():
 
 
 @pytest.mark.long
-def test_true_shares_are_the_worlds(shares):
+def test_shares_true_values_equal_world(shares):
     table = shares.set_index(["source", "skew", "approach", "occupation"])["percent_true"]
     for occupation, percent in SHARES.items():
         silent = 100 * _like_prompts(percent / 100)[1]
@@ -130,7 +130,7 @@ def test_true_shares_are_the_worlds(shares):
         assert table["generated", "off", "matched", occupation] == pytest.approx(percent)
 
 
-def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c):
+def test_shares_of_nearest_captions_average_selection(shares, c):
     percent_true = shares.set_index(["approach", "occupation"])["percent_true"].sort_index()
     selections = c.base.selections()
     for occupation in ("nurse", "ceo"):
@@ -144,7 +144,7 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
 
 
 @pytest.mark.long
-def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
+def test_shares_are_corrected_for_judge_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10% (90 to 95%) 8 to 9 points to the middle.
     settings = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
     erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **settings))
@@ -164,7 +164,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     assert (rows["reference"] == "all").all()
 
 
-def test_intervals_that_hold_the_truth_are_counted_by_hand():
+def test_coverage_counts_match_hand_values():
     names = ["source", "skew", "approach", "percent_true"]
     names += [column for columns in COUNTED.values() for column in columns]
     right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
@@ -182,7 +182,7 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
-    # Nothing is said of the third, which has no intervals.
+    # The third has no intervals and no finding.
     sampled, uncorrected = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
     assert sampled.supported_answer.startswith(
         "8 of 8 do, not significantly fewer"
@@ -190,7 +190,7 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert (uncorrected.p, uncorrected.alpha, uncorrected.n, sampled.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
-def test_matched_captions_are_the_first_that_ask_the_same(c):
+def test_matched_captions_are_first_of_same_prompt(c):
     corpus = c.base.corpus
     rows = corpus.rows_at(range(len(corpus)))
     fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
@@ -206,20 +206,20 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
 
 
 @pytest.mark.long
-def test_what_the_truth_implies(amplification):
+def test_amplification_implied_matches_truth(amplification):
     rows = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'paper'")
     implied = rows.set_index(["skew", "approach"])["implied"]
-    # Prompt-like captions lean as their occupation does, so the paper's definition leaves none out.
+    # Prompt-like captions have the direction of their occupation, so the paper's definition excludes none.
     naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
     assert implied["default", "naive"] == pytest.approx(np.mean(naive))
     assert implied["default", "matched"] == pytest.approx(0)
     assert implied["off", "naive"] == pytest.approx(0, abs=1e-9)
 
 
-def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplification):
+def test_amplification_of_world_matches_implied(amplification):
     table = amplification
     of_world = table[table["generator"] == "world"]
-    # Each interval lies around its excess; three half-widths allow for the many rows.
+    # Each interval surrounds its excess; three half-widths allow for the many rows.
     half = (of_world["excess_ci_high"] - of_world["excess_ci_low"]) / 2
     assert (of_world["excess"].abs() < 1.5 * half).all()
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
@@ -234,7 +234,7 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
 
 
-def test_parts_of_guidance_add_up(c):
+def test_guidance_parts_add_up_to_total(c):
     table = calibration.guidance(c.generated, c.truth)
     wide = table.pivot(index=["approach", "guidance_scale"], columns="part", values="change")
     np.testing.assert_allclose(wide[["measurement", "model", "guidance"]].sum(axis=1), wide["total"])
@@ -271,11 +271,11 @@ def test_parts_of_guidance_add_up(c):
         (5, math.nan, math.nan, "yes, not certain"),
     ],
 )
-def test_met(value, low, high, met):
+def test_requirement_met_classifies_interval(value, low, high, met):
     assert analysis.requirement_met(value, low, high, 0, 10) == met
 
 
-def test_ratio_interval_against_statsmodels():
+def test_ratio_interval_equals_statsmodels():
     proportion = pytest.importorskip("statsmodels.stats.proportion", reason="statsmodels is the independent route")
     ratio, low, high = analysis.ratio_interval(180, 200, 190, 200, 0.95)
     assert ratio == pytest.approx(180 / 190)
@@ -295,7 +295,7 @@ class _Texts:
 
 
 class _Seen(IdealPipeline):
-    """Sees each image's occupation but that nurses look like chefs to the model; one image cannot be read."""
+    """Recognizes each image's occupation, but nurses as chefs for the model; one image is unreadable."""
 
     def with_changes(self, model="", **changes):
         changed = dict(self.settings.with_changes(**changes))
@@ -354,7 +354,7 @@ def quality(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_quality_reports_what_was_measured(quality):
+def test_quality_reports_measured_requirements(quality):
     assert quality.loc["naive_amplification", ["value", "ci_low", "met"]].tolist() == [9, 6, "yes"]
     assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
     # 187 of 192; its Wilson interval reaches below 97%.
@@ -379,7 +379,7 @@ def test_quality_reports_what_was_measured(quality):
 
 
 @pytest.mark.long
-def test_quality_says_what_was_not_measured(tmp_path):
+def test_quality_unmeasured_requirements_have_reason(tmp_path):
     pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_images": 62}})
 
     def none(*_):
@@ -393,12 +393,12 @@ def test_quality_says_what_was_not_measured(tmp_path):
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
-    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
+    assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks one of the two approaches."
     (finding,) = calibration.answers.quality.findings(calibration.summarize_requirements(table.reset_index()))
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in finding.details[-1]
 
 
-def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
+def test_calibration_works_with_real_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(ClipJudge, "answers", lambda judge, people: [Answer(0.97)] * len(people.persons))
     monkeypatch.setattr(ClipJudge, "classifier", None)
     monkeypatch.setattr(HubFaces, "faces", lambda _, images: WholeImage("whole image").faces(images))
@@ -430,7 +430,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     genders = judgements.loc[judgements["occupation"] == "mechanic", "truth_gender"]
     percent = shares.loc[("generated", "default", "matched", "mechanic"), "percent_true_sample"]
     assert percent == pytest.approx(100 * (genders == "female").mean())
-    # Truth that comes with the captions: the same scenes, looked up again.
+    # Ground truth of captions: the same scenes from the corpus.
     sample = pipeline.judgements("training")
     corpus = pipeline.corpus
     people = [corpus.scene(i).people for i in sample["caption_id"]]
@@ -442,21 +442,21 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
 # -- sources, and the world --------------------------------------------------------------------------------
 
 
-def test_a_corpus_without_truth_is_refused():
+def test_calibration_corpus_without_ground_truth_is_refused():
     corpus = SimpleNamespace(name="laion.parquet")
     with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have. Set captions.corpus to 'mini'"):
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
 @pytest.mark.long
-def test_the_world_in_place_of_the_model_stands_once(tmp_path):
+def test_amplification_of_world_as_model_is_listed_once(tmp_path):
     c = calibration.Calibration(IdealPipeline("world", tmp_path, **SMALL))
     assert set(calibration.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
     assert calibration.guidance(c.generated, c.truth).empty
 
 
 @pytest.mark.long
-def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
+def test_amplification_with_bias_off_is_listed_once(tmp_path):
     settings = SMALL | {"captions": SMALL["captions"] | {"synthetic_bias": "off"}}
     c = calibration.Calibration(IdealPipeline("mini", tmp_path, **settings))
     table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
@@ -467,7 +467,7 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
     assert len(calibration.amplification_questions(table, model="mini")) == 4
 
 
-def test_tables_of_the_world():
+def test_knob_and_conditional_tables_match_world():
     assert set(knobs.knobs()["knob"]) == set(world.Knobs.__dataclass_fields__)
     gain = knobs.conditional().set_index(["skew", "captions"])
     conditional_shares = [_like_prompts(t / 100) for t in world.training_shares().values()]
@@ -485,7 +485,7 @@ def test_tables_of_the_world():
 # -- answers --------------------------------------------------------------------------------------------------
 
 
-def test_answers_of_amplification_are_rows_of_the_table(amplification):
+def test_amplification_findings_match_table_rows(amplification):
     rows = amplification.query("definition == 'paper' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
     table = calibration.amplification_questions(amplification, model="mini")
@@ -496,13 +496,13 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
     assert findings.keys() == expected | {("world", "off", "naive")}
     for key, finding in findings.items():
         row = rows.loc[key]
-        # Of images made by no model, amplification freed of its floor; of others what they add to what truth implies.
+        # Bias-corrected amplification of the world; excess over the implied value for models.
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
             names = ["excess", "excess_ci_low", "excess_ci_high", "excess_p"]
         assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
-        assert f"imply {row['implied']:.2f} points" in finding.details[0]
+        assert f"imply an amplification of {row['implied']:.2f} points" in finding.details[0]
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("plain_look")
 
 
 def _marks(ax):
-    """Return x and y of all marks that stand for themselves."""
+    """Return x and y of all single marks."""
     return [
         (float(x), float(y))
         for line in ax.lines
@@ -20,12 +20,12 @@ def _marks(ax):
 
 
 def _dots(ax):
-    """Return where points of a scatter stand, and which are hollow."""
+    """Return the positions of points of a scatter, and which are hollow."""
     dots = [c for c in ax.collections if isinstance(c, PathCollection)]
     return {tuple(xy): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1) for c in dots for xy in c.get_offsets().tolist()}
 
 
-def test_shares_whose_interval_misses_the_truth_are_hollow():
+def test_shares_figure_marks_missed_truth_hollow():
     names = ["source", "skew", "approach", "occupation", "percent_true", "percent_female"]
     names += ["percent_female_corrected", "ci_low", "ci_high"]
     rows = [
@@ -41,7 +41,7 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
     assert sorted(_marks(left)) == [(30, 49), (90, 86)]
 
 
-def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
+def test_amplification_figure_shows_corrected_and_uncorrected():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
     names += ["amplification", "amplification_corrected", "ci_low", "ci_high", "null_mean", "implied"]
     rows = [
@@ -53,7 +53,7 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     ]
     figure = figures.amplification(pd.DataFrame(rows, columns=names))
     (ax,) = figure.axes
-    # Beside one another in the row of their selection, from the top; the floor's and the truth's marks are lines.
+    # In the row of their selection, from the top; marks of the null expectation and of the truth are lines.
     assert [x for x, _ in sorted(_marks(ax), key=lambda mark: mark[1])] == [7.5, 8.5, 17.5, -0.5]
     line_positions = {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
     assert {8, 10, 18, 2, 7.8, 0} <= line_positions and 99 not in line_positions
@@ -62,10 +62,10 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
         "all captions (naive)\n(all knobs off)",
     ]
     legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    assert legend[:3] == ["world: no model", "mini, guidance 1", "mini, guidance 7.5"]
+    assert legend[:3] == ["world, no model", "mini, guidance 1", "mini, guidance 7.5"]
 
 
-def test_captions_stand_below_their_pictures_and_are_no_formulas():
+def test_captions_figure_shows_text_without_mathtext():
     corpus = Corpus(rows=300)
     chosen = knobs.examples(corpus).head(3)
     chosen.loc[0, "text"] = "a $5 mug"
@@ -76,7 +76,7 @@ def test_captions_stand_below_their_pictures_and_are_no_formulas():
     figure.draw_without_rendering()
 
 
-def test_guidance_is_drawn_on_top_of_measurement_and_model():
+def test_guidance_figure_stacks_parts():
     parts = {"measurement": 8.0, "model": 1.0, "guidance": 6.0, "total": 15.0}
     rows = [("mini", s, "naive", p, v * (p != "guidance" or s > 1), 0, 9) for s in (1, 7.5) for p, v in parts.items()]
     columns = ["generator", "guidance_scale", "approach", "part", "change", "ci_low", "ci_high"]

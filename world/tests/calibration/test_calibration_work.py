@@ -1,4 +1,4 @@
-"""What a run's plan and its shares are told of calibration, whose images no measured table takes."""
+"""Calibration in plans and shards of a run, although no measured table uses its images."""
 
 from pathlib import Path
 
@@ -32,12 +32,12 @@ def pipeline(store, **changes):
     return Pipeline("world", Settings.from_mapping(given).with_changes(**changes), seed=1, progress=False)
 
 
-def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
+def test_plan_counts_calibration_images(tmp_path, monkeypatch):
     n_drawn = []
 
-    def drawing(self, prompts, *, draw=WorldModel.generate, **how):
+    def drawing(self, prompts, *, draw=WorldModel.generate, **options):
         n_drawn.append(int(prompts["n_images"].sum()))
-        return draw(self, prompts, **how)
+        return draw(self, prompts, **options)
 
     monkeypatch.setattr(WorldModel, "generate", drawing)
     settings = pipeline(tmp_path, calibration={"world_images": 3}).settings.model_dump(mode="json")
@@ -45,13 +45,13 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     plan = {
-        (one.paper, one.n_images)
-        for one in dry_run.image_requests(jobs.pipelines(jobs.plan(loaded)))
-        if one.kind == "generated"
+        (request.paper, request.n_images)
+        for request in dry_run.image_requests(jobs.pipelines(jobs.plan(loaded)))
+        if request.kind == "generated"
     }
     assert not n_drawn
-    (opened,) = jobs.pipelines(jobs.plan(loaded))
-    (work,) = jobs.work(NOTEBOOK, opened.pipeline)
+    (open_pipeline,) = jobs.pipelines(jobs.plan(loaded))
+    (work,) = jobs.work(NOTEBOOK, open_pipeline.pipeline)
     _ = work.generated
     # 2 occupations and 4 templates: 3 images each, and 1 in the world without the paradox.
     assert sorted(n_drawn) == [8, 24]
@@ -59,12 +59,18 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     assert plan == {("paradox", 8), ("synthesis", 8), ("synthesis", 24)}
 
 
-def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
+def test_shards_compute_all_calibration_work(tmp_path, monkeypatch):
     monkeypatch.setattr("biaslab.judges.people._SHARD_ROWS", 10)
 
     def parts(store):
-        made = Calibration(pipeline(store))
-        return made.renders, made.training, made.generated, made.truth, made.named()
+        calibration_work = Calibration(pipeline(store))
+        return (
+            calibration_work.renders,
+            calibration_work.training,
+            calibration_work.generated,
+            calibration_work.truth,
+            calibration_work.named(),
+        )
 
     left = []
     while not left or left[-1]:
@@ -78,14 +84,14 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         pd.testing.assert_frame_equal(frame, other_frame)
 
 
-def test_it_is_of_one_notebook_and_of_captions_whose_truth_is_known(tmp_path):
+def test_work_needs_its_notebook_and_ground_truth(tmp_path):
     def works(*patterns):
-        (opened,) = jobs.pipelines(jobs.plan(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns)))
-        return [type(w) for name in opened.notebooks for w in jobs.work(name, opened.pipeline)]
+        (open_pipeline,) = jobs.pipelines(jobs.plan(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns)))
+        return [type(w) for name in open_pipeline.notebooks for w in jobs.work(name, open_pipeline.pipeline)]
 
     assert works("synthesis/*") == [Calibration]
     assert works("paradox/4_*", "synthesis/world") == []
-    # Of captions whose truth is not known, neither a plan nor a share asks for any.
+    # Captions without ground truth give no work in plans and shards.
     (tmp_path / "mine.csv").write_text("text\na photo of a nurse\n")
     other = pipeline(tmp_path, captions={"corpus": str(tmp_path / "mine.csv")})
     assert list(jobs.work(NOTEBOOK, other)) == []

@@ -1,4 +1,4 @@
-"""Shared pieces of the tests of training."""
+"""Shared fixtures of the tests of training."""
 
 import functools
 
@@ -17,7 +17,7 @@ def no_card():
 
 @pytest.fixture(scope="module")
 def quick():
-    """Nothing is compiled, faces are looked for in a few renders, and blocks of data are made in this process."""
+    """Disable compilation, use few renders to locate faces, and generate blocks of data in this process."""
     from training import diffusion
 
     with pytest.MonkeyPatch.context() as patch:

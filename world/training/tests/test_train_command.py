@@ -1,4 +1,4 @@
-"""``python -m training NAME`` hands over what it is given, and says what it did."""
+"""``python -m training NAME`` passes its options on and prints its results."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def trainings(monkeypatch, tmp_path):
     return calls
 
 
-def test_what_was_asked_is_handed_over_and_quality_is_printed(trainings, capsys):
+def test_main_passes_options_and_prints_quality(trainings, capsys):
     assert main(["mini-clip", "--minutes", "2", "--seed", "5", "--no-progress"]) == 0
     (call,) = trainings
     assert str(call["folder"]) == "outputs/models/mini-clip" and call["steps"] == 7
@@ -38,13 +38,13 @@ def test_what_was_asked_is_handed_over_and_quality_is_printed(trainings, capsys)
 
 
 @pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
-def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
+def test_main_invalid_minutes_are_refused(trainings, capsys, minutes):
     with pytest.raises(SystemExit):
         main(["mini-clip", f"--minutes={minutes}"])
     assert f"{minutes} is not a number of minutes above 0" in capsys.readouterr().err and not trainings
 
 
-def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
+def test_main_existing_model_needs_overwrite(trainings, tmp_path, capsys):
     assert main(["mini-clip"]) == 0
     assert main(["mini-clip"]) == 2
     assert "is not empty. Continue with --resume, or start over with --overwrite." in capsys.readouterr().err
@@ -54,14 +54,14 @@ def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
     assert len(trainings) == 3 and not (tmp_path / "outputs/models/mini-clip/old").exists()
 
 
-def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
+def test_main_unknown_model_suggests_nearest(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["mini-clp"]) == 2
     assert "no bundled model named 'mini-clp'. Did you mean 'mini-clip'" in capsys.readouterr().err
     assert not (tmp_path / "outputs").exists()
 
 
-def test_it_runs_in_the_folder_world_and_names_all_models(root):
+def test_help_lists_all_models(root):
     words = [sys.executable, "-m", "training", "--help"]
     output = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
     # Names may be broken at their hyphens.

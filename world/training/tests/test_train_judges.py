@@ -1,4 +1,4 @@
-"""The two judges of the embedded world: their folders, their quality on held-out renders, and their training."""
+"""Judges of the synthetic world: their folders, their quality on held-out renders, and their training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from interrupted import stopped  # noqa: E402
+from interruption import stopped  # noqa: E402
 
 from biaslab_world import looks, scene  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402
@@ -53,7 +53,7 @@ def zero_shot(mini_clip, images, texts):
 
 
 @pytest.mark.long
-def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
+def test_mini_clip_classifies_gender(mini_clip, people):
     probability_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
     female, clear = people.true["gender"][:, scene.GENDERS.index("female")], clip.unambiguous(people)
     right = (probability_female > 0.5) == female
@@ -61,13 +61,13 @@ def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     assert right[clear].mean() >= 0.97
     # Of the ambiguous ones, the exact posterior itself is right about 0.90 of the time (sd of 40: 0.05).
     assert right[~clear].mean() >= 0.70
-    # What it says with 0.9 or more is right about as often as it says.
+    # Predictions with 0.9 or more are calibrated.
     sure = np.maximum(probability_female, 1 - probability_female) >= 0.9
     assert right[sure].mean() >= 0.95
     assert sure.mean() >= 0.75
 
 
-def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
+def test_mini_clip_tokenizer_knows_every_word(mini_clip):
     from biaslab_world import captions
 
     tokenizer = mini_clip[2].tokenizer
@@ -86,7 +86,7 @@ def mini_detector():
 
 
 @pytest.mark.long
-def test_mini_detector_finds_exactly_the_faces(mini_detector):
+def test_mini_detector_finds_faces(mini_detector):
     model, processor = mini_detector
     assert model.dtype == torch.float32
     assert [model.config.id2label[i] for i in range(16)] == ["face", *scene.OBJECTS]
@@ -108,7 +108,7 @@ def test_weights_are_small_and_safe(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_card_names_command_intervals_and_limits(name):
+def test_card_has_command_intervals_and_limits(name):
     text = (WEIGHTS / name / "README.md").read_text(encoding="utf-8")
     assert f"python -m training {name}" in text
     with (WEIGHTS / name / "metrics.csv").open(encoding="utf-8") as file:
@@ -128,7 +128,7 @@ def test_card_names_command_intervals_and_limits(name):
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
     # The file is rounded to five digits, so the card's second decimal can differ by one.
-    matches = [re.search(r"\| ([\d.]+) % \| ([\d.]+) to ([\d.]+) % \| ([\d,]+) \|", line) for line in text.splitlines()]
+    matches = [re.search(r"\| ([\d.]+)% \| ([\d.]+) to ([\d.]+)% \| ([\d,]+) \|", line) for line in text.splitlines()]
     candidates = [m for m in matches if m and m[4] == f"{int(row['n']):,}"]
     assert any(all(abs(float(m[k]) - v) < 0.011 for k, v in ((1, value), (2, low), (3, high))) for m in candidates)
     assert low < value <= high
@@ -136,13 +136,13 @@ def test_card_names_command_intervals_and_limits(name):
     assert value >= minimum
     limits = text.split("## Limitations")[1]
     assert "drawings" in limits
-    assert name != "mini-clip" or "perceived gender, binary" in limits
+    assert name != "mini-clip" or "perceived gender in two categories" in limits
 
 
 # -- what texts claim -------------------------------------------------------------------------------------
 
 
-def test_claims_are_true_and_foils_are_false():
+def test_claims_match_and_foils_do_not():
     data, draw = clip.pool(200, 4), np.random.default_rng(0)
     claims = [clip.claim_of(data, i, draw) for i in range(200)]
     foils = [clip.foil_of(claim, data, i, draw) for i, claim in enumerate(claims)]
@@ -154,7 +154,7 @@ def test_claims_are_true_and_foils_are_false():
 
 
 @pytest.mark.long
-def test_gender_is_independent_of_occupation_in_training_scenes():
+def test_sample_gender_is_independent_of_occupation():
     draw = np.random.default_rng(8)
     people = [sampled.people[0] for sampled in (clip.sample(draw) for _ in range(4000)) if len(sampled.people) == 1]
     female = np.array([p.gender == "female" for p in people])
@@ -164,7 +164,7 @@ def test_gender_is_independent_of_occupation_in_training_scenes():
     assert abs(female.mean() - 0.5) < 0.04
 
 
-def test_caption_loss_does_not_count_true_texts_against_an_image():
+def test_caption_loss_ignores_other_true_texts():
     # Images 0 and 1 show the same; text 0 and 1 are true of both; image 2 has a text of its own.
     true = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
     logits = torch.zeros(3, 3)
@@ -173,8 +173,8 @@ def test_caption_loss_does_not_count_true_texts_against_an_image():
     assert float(clip._caption_loss(logits, true)) == pytest.approx(expected, abs=1e-6)
 
 
-def test_calibration_error_by_hand():
-    # Bin 0.8–0.9: says 0.85, true of 1 in 2 (gap 0.35); bin 0.1–0.2: says 0.1, true of 0 in 2 (gap 0.1).
+def test_calibration_error_matches_hand_values():
+    # Bin 0.8–0.9: predicts 0.85, true of 1 in 2 (gap 0.35); bin 0.1–0.2: predicts 0.1, true of 0 in 2 (gap 0.1).
     p, female = np.array([0.85, 0.85, 0.1, 0.1]), np.array([True, False, False, False])
     assert clip.calibration_error(p, female) == pytest.approx(0.5 * 0.35 + 0.5 * 0.1)
 
@@ -182,7 +182,7 @@ def test_calibration_error_by_hand():
 # -- boxes ------------------------------------------------------------------------------------------------
 
 
-def test_found_boxes_meet_true_ones_by_hand():
+def test_matched_boxes_match_hand_values():
     # Squares of 2, shifted by a half: 3 of 5 are shared. By one: 2 of 6. The better score comes first.
     true, shifts = np.array([[0, 0, 2, 2.0]]), (1.0, 0.5, 0.0, 0.0)
     boxes = np.array([[x, 0, x + 2, 2.0] for x in shifts])
@@ -194,7 +194,7 @@ def test_found_boxes_meet_true_ones_by_hand():
     assert detector.matched(detections, distant, np.array([4]), [4]) == ([False], [False])
 
 
-def test_boxes_follow_their_images_through_shifts_and_mirrors():
+def test_targets_follow_shifts_and_mirrors():
     """The box computed from the shift is the box of the bright pixels in the shifted image."""
     n, box = 64, np.array([[20, 14, 44, 36]], np.float32)
     images = np.zeros((n, 64, 64, 3), np.uint8)
@@ -215,7 +215,7 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
 
 @pytest.mark.long
 @pytest.mark.parametrize("module", [clip, detector, skills_detector], ids=lambda m: m.NAME)
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_path):
+def test_train_resumed_gives_same_weights(module, tmp_path):
     """Those of answers and captions go through the same loop."""
     from safetensors.torch import load_file
 
@@ -239,8 +239,8 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
 
 
 @pytest.mark.long
-def test_skills_are_learnt_from_what_their_scenes_show():
-    """Every class and number comes, and some scenes show nothing."""
+def test_skills_pool_covers_classes_and_numbers():
+    """Every class and number occurs, and some scenes are empty."""
     data = skills_detector.pool(300, HELD_OUT)
     names = skills_detector.labels()
     assert set(np.concatenate(data.classes)) == set(range(len(names))) and len(names) == 15

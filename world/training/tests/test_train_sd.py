@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
-from interrupted import steps_of, stopped  # noqa: E402
+from interruption import steps_of, stopped  # noqa: E402
 
 from biaslab.errors import InputError, MissingInputError, ParameterError  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
@@ -31,7 +31,7 @@ def few_words(quick):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def untrained_folder(tmp_path_factory):
     """A pipeline folder with an untrained autoencoder, and data of 40 pairs made up by hand."""
     folder, data = tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("data")
     torch.manual_seed(0)
@@ -46,19 +46,19 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def small(made, tmp_path):
+def small(untrained_folder, tmp_path):
     """A copy of the folder to train in."""
-    folder, data = made
+    folder, data = untrained_folder
     shutil.copytree(folder, tmp_path / "model")
     return tmp_path / "model", data
 
 
 @pytest.fixture(scope="module")
-def trained(made, tmp_path_factory):
+def trained(untrained_folder, tmp_path_factory):
     """A pipeline after one step, and its quality."""
     folder = tmp_path_factory.mktemp("trained")
-    shutil.copytree(made[0], folder, dirs_exist_ok=True)
-    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False)
+    shutil.copytree(untrained_folder[0], folder, dirs_exist_ok=True)
+    quality = diffusion.train(folder, steps=1, batch=2, data=untrained_folder[1], progress=False)
     return folder, quality
 
 
@@ -68,7 +68,7 @@ def _weights(folder):
     return load_file(folder / "unet" / "diffusion_pytorch_model.safetensors")
 
 
-def test_a_word_is_a_token_and_others_are_unknown():
+def test_make_tokenizer_maps_words_to_tokens():
     tokenizer = make_tokenizer(["Nurse", "a", ","], 6)
     # Special tokens come first: [pad] 0, [unk] 1, [bos] 2, [eos] 3; then the words in order: "," 4, "a" 5, "nurse" 6.
     assert tokenizer("A nurse, surgeon")["input_ids"] == [2, 5, 6, 4, 1, 3]
@@ -76,7 +76,7 @@ def test_a_word_is_a_token_and_others_are_unknown():
     assert ids.tolist() == [[2, 5, 3, 0, 0, 0], [2, 5, 5, 5, 5, 3]]
 
 
-def test_the_average_follows_the_weights():
+def test_average_update_follows_weights():
     layer = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(layer.weight)
     average = Average({"layer": layer}, decay=0.9)
@@ -90,7 +90,7 @@ def test_the_average_follows_the_weights():
 
 
 @pytest.mark.long
-def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
+def test_train_resumed_gives_same_weights(small, tmp_path):
     folder, data = small
     options = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
     diffusion.train(folder, steps=4, **options)
@@ -115,7 +115,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_packed_weights_are_read_as_any_others(trained, tmp_path):
+def test_pack_keeps_weights_loadable(trained, tmp_path):
     import diffusers
 
     # An untrained network predicts almost nothing of a target of variance 1.
@@ -142,7 +142,7 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
 
 
 @pytest.mark.long
-def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
+def test_pairs_train_keeps_autoencoder(tmp_path, monkeypatch):
     from biaslab.hub import registry
     from biaslab_world.brought import WEIGHTS
     from training import pairs
@@ -164,7 +164,7 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
         pairs.train(tmp_path / "other", steps=1, start_from=tmp_path / "nowhere")
 
 
-def test_words_and_positions_stay_when_vocabulary_and_texts_grow(trained):
+def test_load_weights_keeps_words_and_positions(trained):
     from transformers import CLIPTextModel
 
     folder, _ = trained
@@ -181,19 +181,19 @@ def test_words_and_positions_stay_when_vocabulary_and_texts_grow(trained):
     assert torch.equal(new[of_places][:8], old[of_places]) and torch.equal(new[of_places][8:], fresh[8:])
 
 
-def test_psnr_is_that_of_the_error_in_levels():
+def test_psnr_matches_hand_values():
     # An autoencoder that returns every pixel 0.1 higher, on the scale of -1 to 1.
-    off = torch.nn.Module()
-    off.encode = lambda pixels: SimpleNamespace(latent_dist=SimpleNamespace(mean=pixels))
-    off.decode = lambda latents: SimpleNamespace(sample=latents + 0.1)
+    offset_model = torch.nn.Module()
+    offset_model.encode = lambda pixels: SimpleNamespace(latent_dist=SimpleNamespace(mean=pixels))
+    offset_model.decode = lambda latents: SimpleNamespace(sample=latents + 0.1)
     images = np.full((2, 4, 4, 3), 100, np.uint8)
     faces = np.zeros((2, 4, 4), bool)
     faces[:, :2] = True
     # The error is 0.1 * 127.5 = 12.75 levels everywhere: 20 log10(255 / 12.75) = 26.02 dB.
-    assert autoencoder.psnr(off, images, faces) == pytest.approx((26.0206, 26.0206), abs=1e-3)
+    assert autoencoder.psnr(offset_model, images, faces) == pytest.approx((26.0206, 26.0206), abs=1e-3)
 
 
-def test_places_of_faces_weigh_more_and_one_on_average():
+def test_where_faces_are_weights_average_one():
     weight = diffusion.where_faces_are.func(60)
     assert weight.shape == (1, 1, 16, 16)
     assert weight.mean() == pytest.approx(1)
@@ -206,7 +206,7 @@ def test_places_of_faces_weigh_more_and_one_on_average():
     assert min(two[0, 0, 6, 7], two[0, 0, 6, 16]) > 2 * two[0, 0, 6, 11:13].mean()
 
 
-def test_what_is_missing_or_wrong_is_said(small, tmp_path):
+def test_train_invalid_input_is_refused(small, tmp_path):
     folder, data = small
     with pytest.raises(MissingInputError, match="has no vae"):
         diffusion.train(tmp_path / "nowhere", steps=1, data=data)
@@ -218,7 +218,7 @@ def test_what_is_missing_or_wrong_is_said(small, tmp_path):
         diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
 
 
-def test_the_second_task_reads_the_states_after_the_end_of_the_text():
+def test_showing_loss_reads_states_after_text_end():
     # Two texts of four tokens that end at places 2 and 1; all states are 0 but for what is set.
     states = torch.zeros(2, 4, 5)
     ends = torch.tensor([[False, False, True, False], [False, True, False, False]])
@@ -231,20 +231,20 @@ def test_the_second_task_reads_the_states_after_the_end_of_the_text():
     assert float(diffusion._showing_loss(states, ends, torch.tensor([[2], [1]]))) > 4
 
 
-def test_the_second_task_reads_each_person_from_directions_of_their_own():
+def test_showing_loss_separates_people():
     # One text of two people: directions 1 and 2 are the left's, 4 and 5 the right's.
     states = torch.zeros(1, 3, 7)
     ends = torch.tensor([[False, True, False]])
     states[0, 1:, 1], states[0, 1:, 5] = 2.0, 4.0  # "female" of the left, "male" of the right.
     loss = diffusion._showing_loss(states, ends, torch.tensor([[1, 2]]))
     assert float(loss) == pytest.approx((np.log(1 + np.exp(-2)) + np.log(1 + np.exp(-4))) / 2, rel=1e-5)
-    # Who is not shown does not count.
-    alone = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
-    assert float(alone) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
+    # People who are not shown do not count.
+    single_loss = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
+    assert float(single_loss) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
     assert float(diffusion._showing_loss(states, ends, torch.tensor([[0, 0]]))) == 0
 
 
-def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
+def test_examples_of_pairs_match_world(tmp_path):
     from biaslab_world import pairs, render
 
     data = diffusion.Data(tmp_path, 8, 3, kind="pairs")
@@ -268,7 +268,7 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
         (" Show the nurse as a man and the sheriff as a woman.", False),
     ],
 )
-def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
+def test_is_against_detects_counter_stereotype(behind, against):
     from biaslab_world import pairs
 
     text = f"Generate a picture of one nurse on the left and one sheriff on the right.{behind}"
@@ -276,7 +276,7 @@ def test_what_is_told_of_one_person_against_the_stereotype(behind, against):
     assert diffusion._is_against(pairs.parse("A photo of one female sheriff."))
 
 
-def test_who_stands_where_is_read_from_the_middle_by_hand():
+def test_middle_loss_matches_hand_values():
     unet = diffusion.build_unet()
     middle = diffusion._Middle(unet)
     with torch.no_grad():
@@ -287,7 +287,7 @@ def test_who_stands_where_is_read_from_the_middle_by_hand():
     states = torch.zeros(2, 128, 4, 6)
     states[:, 0, :, :3], states[:, 0, :, 3:] = 1.0, 3.0
     middle._states.append(states)
-    # Women left and right, and a man on the left beside somebody whom nobody sees.
+    # Women left and right, and a man on the left next to a person who is not shown.
     losses = [np.log1p(np.exp(-1)), np.log1p(np.exp(-3)), np.log1p(np.exp(1))]
     got = middle.loss(torch.tensor([[1, 1], [2, 0]]))
     assert float(got.detach()) == pytest.approx(np.mean(losses), rel=1e-6)
@@ -297,14 +297,14 @@ def test_who_stands_where_is_read_from_the_middle_by_hand():
     assert float(middle.loss(torch.tensor([[0]])).detach()) == 0 and not middle._states
 
 
-def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
+def test_measure_pairs_matches_hand_values(monkeypatch):
     import pandas as pd
 
     from training import measure_sd
 
     names = ["image_id", "status", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
     two = [
-        # One is told; the second image has one told wrong; the third lacks a face; of the others nothing is told.
+        # One prompted gender; the second image has one wrong; the third lacks a face; others have no prompt gender.
         ("1", "judged", "female", "correct", "female", False, "female", 0.8),
         ("1", "judged", "female", "correct", "", False, "male", 0.75),
         ("2", "judged", "male", "swapped", "female", False, "female", 0.8),

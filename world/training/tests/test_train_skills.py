@@ -1,4 +1,4 @@
-"""Training of mini-sd-skills: what its autoencoder learns from, and a tiny run of the real code."""
+"""Training of mini-sd-skills: the data of its autoencoder, and a tiny run of the real code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def drawing_model(quick, tmp_path_factory):
     return folder, work, quality
 
 
-def test_the_pool_marks_objects_and_faces(monkeypatch):
+def test_pool_marks_objects_and_faces(monkeypatch):
     scenes = []
     for module, name in ((skills, "skill_scene"), (social, "social_scene")):
         original = getattr(module, name)
@@ -61,7 +61,7 @@ def test_the_pool_marks_objects_and_faces(monkeypatch):
         empty_render = render.render(replace(scene, things=(), people=()), 64)
         changed = (np.abs(image.astype(int) - empty_render) > 12).any(axis=2)
         if name == "skill_scene":
-            # What is marked is what changes the picture, but for outlines and for what looks like the background.
+            # Marked pixels change the image, except for outlines and background-like colors.
             assert (place & changed).sum() >= 0.85 * changed.sum()
             assert place.any() == bool(scene.things or scene.people)
         else:
@@ -71,7 +71,7 @@ def test_the_pool_marks_objects_and_faces(monkeypatch):
             assert place.sum() < 0.75 * changed.sum()
 
 
-def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(drawing_model):
+def test_train_continues_from_mini_sd_with_own_autoencoder(drawing_model):
     folder, work, quality = drawing_model
     assert set(quality) == {"psnr", "psnr_faces", "held_out_skills", "held_out_social"}
     assert 0 < quality["held_out_skills"] < 3 and 0 < quality["held_out_social"] < 3
@@ -81,14 +81,14 @@ def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(d
     assert quality["psnr"] > 15
     assert np.load(work / "skills" / "latents.npy").shape == (40, autoencoder.LATENTS, 16, 16)
     assert np.load(work / "social" / "latents.npy").shape == (30, autoencoder.LATENTS, 16, 16)
-    trained = json.loads((folder / "training.json").read_text())
-    assert trained[:-1] == json.loads((WEIGHTS / "mini-sd" / "training.json").read_text())
-    assert (trained[-1]["steps"], trained[-1]["batch"]) == (2, 2)
+    notes = json.loads((folder / "training.json").read_text())
+    assert notes[:-1] == json.loads((WEIGHTS / "mini-sd" / "training.json").read_text())
+    assert (notes[-1]["steps"], notes[-1]["batch"]) == (2, 2)
     assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
     assert (work / "curve.csv").exists() and (work / "curve-autoencoder.csv").exists()
 
 
-def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
+def test_trained_tokenizer_knows_every_prompt_word(drawing_model):
     import diffusers
 
     pipe = diffusers.AutoPipelineForText2Image.from_pretrained(drawing_model[0], use_safetensors=True)

@@ -1,4 +1,4 @@
-"""Training of the models of gender triplets: what they learn from, the grounding loss, and short trainings."""
+"""Training of the models of gender triplets: their data, the grounding loss, and short trainings."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_card")
 VAE = WEIGHTS / "mini-sd-skills" / "vae"
 
 
-def test_tokens_belong_to_what_they_name():
+def test_examples_assign_tokens_to_regions():
     examples = triplets.examples(range(40), seed=3)
     tokenizer = triplets.tokenizer()
     assert (examples["ids"] == text.tokens(tokenizer, examples["texts"])).all()
@@ -32,15 +32,15 @@ def test_tokens_belong_to_what_they_name():
             # The share of each cell of 4x4 pixels that the word's place covers, of one thing where two are of a kind.
             cells = true[word].reshape(16, 4, 16, 4).mean((1, 3)) * 255
             region_mask = examples["masks"][i, region - 1]
-            twice = word in world.THINGS and [world.name_of(t) for t in scene.things].count(word) > 1
+            is_duplicate = word in world.THINGS and [world.name_of(t) for t in scene.things].count(word) > 1
             cells = np.rint(cells)
-            assert (region_mask <= cells).all() and (twice or (region_mask == cells).all()), (caption, word)
+            assert (region_mask <= cells).all() and (is_duplicate or (region_mask == cells).all()), (caption, word)
         # Start, end and padding belong nowhere.
         assert not examples["regions"][i, 1 + len(words(caption)) :].any() and examples["regions"][i, 0] == 0
 
 
-def test_grounding_by_hand():
-    """One word, two heads, 2x2 places: three quarters of its attention lie on the half that it names."""
+def test_grounding_loss_matches_hand_values():
+    """One word, two heads, 2x2 places: three quarters of its attention are on the half that it names."""
     attended = torch.zeros(2, 4, 3)
     attended[0, :, 1] = torch.tensor([0.6, 0.2, 0.0, 0.0])
     attended[1, :, 1] = torch.tensor([0.0, 0.4, 0.4, 0.0])
@@ -56,7 +56,7 @@ def test_grounding_by_hand():
 
 
 @pytest.mark.long
-def test_a_short_training_gives_a_pipeline(tmp_path):
+def test_train_gives_working_pipeline(tmp_path):
     options = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
     quality = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **options)
     assert set(quality) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(quality.values())))
@@ -71,7 +71,7 @@ def test_a_short_training_gives_a_pipeline(tmp_path):
 
 
 @pytest.mark.long
-def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
+def test_segmenter_pool_labels_match_masks(tmp_path):
     images, label_maps = segmenter.pool(3, 1, decoded=VAE)
     names = segmenter.labels()
     assert images.shape == (3, 64, 64, 3) and len(names) == 41
@@ -82,8 +82,8 @@ def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
             # Pixels that two share by halves are the later's.
             assert (label_maps[i][mask] == names.index(name)).mean() > 0.8, (name, names_found)
     sizes = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
-    trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **sizes)
-    assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
+    quality_of_segmenter = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **sizes)
+    assert 0 <= quality_of_segmenter["iou"] <= 1 and 0 <= quality_of_segmenter["pixels"] <= 1
     from biaslab.judges.registry import parse
 
     finder = parse(str(tmp_path), "triplets.objects")

@@ -1,4 +1,4 @@
-"""Training of mini-vqa: what it learns from, a tiny run of the real code, and what is measured of it."""
+"""Training of mini-vqa: its data, a tiny run of the real code, and its metrics."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def asked_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def drawn():
-    """A pool of 400 people, of whom nothing is drawn, and their scenes."""
+def pool_and_scenes():
+    """A pool of 400 people without rendered images, and their scenes."""
     with pytest.MonkeyPatch.context() as patch:
         scenes = []
 
-        def renders(some, **options):
-            scenes.extend(some)
-            return np.zeros((len(some), 64, 64, 3), np.uint8)
+        def renders(scenes_given, **options):
+            scenes.extend(scenes_given)
+            return np.zeros((len(scenes_given), 64, 64, 3), np.uint8)
 
         patch.setattr(loop, "renders", renders)
         return train_vqa.pool(400, 3), scenes
 
 
-def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
-    pool, scenes = drawn
+def test_pool_answers_match_scenes(pool_and_scenes):
+    pool, scenes = pool_and_scenes
     assert pool.answers.shape == (400, 16)
     words = np.array(["no", "yes", "male", "female"])[pool.answers]
     for row, scene in zip(words, scenes, strict=True):
@@ -61,7 +61,7 @@ def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
         assert stats.binomtest(int(women[worn].sum()), int(worn.sum()), 0.5).pvalue > 1e-4
 
 
-def test_every_word_of_questions_and_answers_is_known():
+def test_tokenizer_knows_questions_and_answers():
     words = train_vqa.tokenizer()
     ids = train_vqa.question_ids(words)
     assert train_vqa.questions() == [prompts.GENDER_QUESTION, *map(prompts.attribute_question, prompts.ATTRIBUTES)]
@@ -73,7 +73,7 @@ def test_every_word_of_questions_and_answers_is_known():
 
 
 @pytest.mark.long
-def test_the_trained_folder_answers_questions(asked_model):
+def test_trained_vqa_answers_questions(asked_model):
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
     from biaslab.judges import blip
@@ -95,12 +95,12 @@ def test_the_trained_folder_answers_questions(asked_model):
         with torch.no_grad():
             tokens = model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]
         assert answer == processor.tokenizer.decode(tokens, skip_special_tokens=True)
-    # It is shown what it was trained on.
+    # Preprocessing equals that of training.
     pixels = processor.image_processor(list(data.images), return_tensors="pt")["pixel_values"]
     assert torch.allclose(pixels, common.to_tensor(data.images), atol=1e-5)
 
 
-def test_what_is_measured_of_answers_by_hand(monkeypatch):
+def test_measure_matches_hand_values(monkeypatch):
     words = train_vqa.tokenizer()
     ids = train_vqa.question_ids(words)
     no, yes, male, female = range(4)
@@ -109,13 +109,13 @@ def test_what_is_measured_of_answers_by_hand(monkeypatch):
     true[:, 0] = [male, female, female, male]
     boots, hat = (1 + list(prompts.ATTRIBUTES).index(name) for name in ("boots", "hat"))
     true[0, boots] = true[1, hat] = true[2, hat] = yes
-    # One gender is wrong, one hat is not seen, and one person is said to wear gloves.
+    # One gender is wrong, one hat is missed, and one person is wrongly answered to wear gloves.
     answers = true.copy()
     answers[3, 0], answers[2, hat], answers[0, 1 + list(prompts.ATTRIBUTES).index("gloves")] = female, no, yes
     places = torch.tensor(words.convert_tokens_to_ids(["no", "yes", "male", "female"]))
 
     def answered(model, encoded, questions, inputs, _):
-        # The image's number stands in its pixels.
+        # The pixels encode the image's number.
         images = ((encoded[:, 0, 0, 0] + 1) * 127.5).round().long()
         (question,) = torch.where((ids == questions[0]).all(1))[0].tolist()
         logits = torch.zeros(len(images), len(words))

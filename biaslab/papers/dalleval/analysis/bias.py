@@ -118,7 +118,7 @@ def mad(
             corrected = stats.judge_corrected_deviation(images["n_female"], n, *error[model], confidence)
             row |= _corrected_columns(corrected, "mad_judge_corrected")
         rows.append(row)
-    reason = f"{NOT_PRINTED}; null expectation at the nominal {IMAGES_PER_PROMPT} images a prompt"
+    reason = f"{NOT_PRINTED}; null expectation at the nominal {IMAGES_PER_PROMPT} images per prompt"
     for model, category in [key for key in printed_mads if key not in counts]:
         value, null_mean = printed_mads[model, category], stats.mad_null_mean(IMAGES_PER_PROMPT, BINS[category])
         row = {"model": model, "category": category, "mad": value, "paper_table_value": value, "null_mean": null_mean}
@@ -168,7 +168,7 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
         row[f"null_mean{kind}"] = np.mean([null_mean(int(k), bins) for k in n])
     row["reason"] = too_few(interval.n, confidence)
     if np.isnan(corrected.value):
-        row["reason"] = f"{n.mean():.2g} images a prompt cannot tell chance from deviation"
+        row["reason"] = f"{n.mean():.2g} images per prompt are too few to separate deviation from chance"
     return row
 
 

@@ -56,7 +56,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[has_change] for x in counts), strict=True)
     ]
     min_p = np.where(has_change, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
-    reason = np.where(has_change, "", "not judged in both settings")
+    reason = np.where(has_change, "", "not classified in both settings")
     frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=min_p, reason=reason)
     return tables.make_table(with_corrected_p(frame), "paired_identity_change")
 
@@ -85,7 +85,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             if high - low > 1e-9:
                 row |= {"ci_low": low, "ci_high": high}
             else:
-                row["reason"] = "all identities are equal, so there is no interval"
+                row["reason"] = "all identities have the same value, so there is no interval"
             rows.append(row)
     return tables.make_table(rows, "paired_adherence")
 
@@ -130,5 +130,5 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
                 row["paper_table_value"] = paper_values.get(
                     (f"percent_of_{direction}", *cell.values(), stratum), np.nan
                 )
-                rows.append(row | {"reason": "" if len(cases) else "no identity moved this way"})
+                rows.append(row | {"reason": "" if len(cases) else "no score changed in this direction"})
     return tables.make_table(rows, "paired_changed_cases")

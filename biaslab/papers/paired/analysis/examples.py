@@ -70,7 +70,7 @@ def _image_keys(people: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _spread(items: Sequence, max_items: int) -> list:
-    """Return at most ``most`` of ``items``, evenly spread over them."""
+    """Return at most ``max_items`` of ``items``, evenly spread."""
     return [items[k] for k in np.linspace(0, len(items) - 1, min(max_items, len(items))).round().astype(int)]
 
 

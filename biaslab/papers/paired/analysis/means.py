@@ -18,8 +18,8 @@ from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.prompts import ASPECTS, SETTINGS
 
 CELL = ["model", "aspect", "setting"]
-_TOO_FEW = "an interval needs two identities"
-_TOO_FEW_SHARED = "an interval needs three identities of a list that share images"
+_TOO_FEW = "an interval requires two identities"
+_TOO_FEW_SHARED = "an interval requires three identities of a list that share images"
 
 
 class Mean(NamedTuple):
@@ -95,7 +95,7 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     # Images that show one gender twice cancel out, except for floating-point error, which has no direction.
     value = 0.0 if abs(value) < 1e-9 else value
     if se < 1e-9:
-        return Mean(value, *(np.nan,) * 4, "all identities are equal, so there is neither interval nor test")
+        return Mean(value, *(np.nan,) * 4, "all identities have the same value, so there is neither interval nor test")
     t = value / se
     return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "", df=df)
 

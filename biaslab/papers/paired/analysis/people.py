@@ -95,12 +95,12 @@ def _count_valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
     """Return for each measure the number of images that meet it, the number of images, and why that is 0."""
     is_detected, is_judged = ~images["status"].isin(FAILED), images["status"] == "judged"
     has_order, is_correct = images["order"] != "", images["order"] == "correct"
-    faces_reason = "the judge does not look for faces" if is_detected.any() and images["n_faces"].isna().all() else ""
-    no_order_reason = "the judge does not look for the order of people"
+    faces_reason = "the judge does not detect faces" if is_detected.any() and images["n_faces"].isna().all() else ""
+    no_order_reason = "the judge does not determine the order of people"
     if not is_detected.any():
-        order_reason = "no image has as many people as asked for"
+        order_reason = "no image has the prompted number of people"
     elif not (is_detected & images["distinct"]).any():
-        order_reason = "no image has an order to look for"
+        order_reason = "no image shows two different people whose order could be checked"
     else:
         order_reason = "" if (is_detected & has_order).any() else no_order_reason
     reason = faces_reason or (order_reason if order_reason == no_order_reason else "")

@@ -83,7 +83,7 @@ def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
     frame = count_groups(shares)
     frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
     has_score = frame["score"].notna()
-    reason = frame["reason"].where(frame["reason"] != "", "nobody was judged")
+    reason = frame["reason"].where(frame["reason"] != "", "no person was classified")
     return frame.assign(n=frame["n"].where(has_score, 0).astype(int), reason=reason.where(~has_score, ""))
 
 
@@ -150,11 +150,11 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
         is_informative = abs(r.r) < 1 - 1e-9
         row |= {"r": r.r, "p": r.p} | ({"ci_low": r.ci_low, "ci_high": r.ci_high} if is_informative else {})
         if not is_informative:
-            row["reason"] = "an interval needs three occupations and scores that differ from one role to the other"
+            row["reason"] = "an interval requires three occupations, and roles with different scores"
         elif not isfinite(r.ci_low):
             row["reason"] = FEW_OCCUPATIONS
         if not isfinite(r.r):
-            row["reason"] = "a correlation needs three occupations and scores that differ"
+            row["reason"] = "a correlation requires three occupations with different scores"
         male, female = (2 * by_role["score"][s].dropna() for s in ("male", "female"))
         gap = means.mean_over_roles(male, female, confidence, sign=-1)
         row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": gap.value}
@@ -198,7 +198,7 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     # A single image has no information about the dependence of its two people.
     is_repeated = n > 1
     if not is_repeated.any():
-        reason = "chance needs two images of the same two identities in the same order"
+        reason = "the null expectation requires two images of the same two identities in the same order"
         return counts | {"same_gender_reason": reason}
     excess_terms = (200 * deviation.prod(axis=1) * n / (n - 1))[is_repeated]
     mean = float(excess_terms.mean())
@@ -206,14 +206,16 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     excess = means.t_mean(mean, *stats.clustered_error(clusters), confidence)
     counts["percent_same_gender_chance"] = counts["percent_same_gender"] - mean
     counts |= (
-        {} if isfinite(excess.ci_low) else {"same_gender_reason": excess.reason or "an interval needs two occupations"}
+        {}
+        if isfinite(excess.ci_low)
+        else {"same_gender_reason": excess.reason or "an interval requires two occupations"}
     )
     limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
     return counts | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
 
 
-FEW_OCCUPATIONS = "the interval of a correlation needs four occupations"
-NO_IDENTITIES = "an interval needs the identities of both people of each image"
+FEW_OCCUPATIONS = "the interval of a correlation requires four occupations"
+NO_IDENTITIES = "an interval requires the identities of both people in each image"
 
 
 def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:
@@ -281,14 +283,14 @@ def _bound_fits(group: pd.DataFrame, aspect: str) -> list[dict]:
     totals = scored.groupby([block.rename("block"), "stereotype"])[["fits", "n"]].sum()
     fits, n = (totals[c].round().unstack("stereotype").reindex(columns=LISTS) for c in ("fits", "n"))
     if scored.empty or (n["female"] != n["male"]).any():
-        reason = "the two lists do not count the same images"
+        reason = "the two lists do not have the same number of people"
         return [{"measure": m, "evidence": "bounds", "reason": reason} for m in ("both", "any")]
     a, b, images = fits["female"], fits["male"], n["female"]
     ends = {
         "both": ((a + b - images).clip(lower=0), np.minimum(a, b)),
         "any": (np.maximum(a, b), np.minimum(a + b, images)),
     }
-    total, reason = images.sum(), "no perceived gender of both people of an image is given"
+    total, reason = images.sum(), "the source does not give the perceived gender of both people in an image"
     rows = []
     for measure, limits in ends.items():
         lower, upper = (100 * limit.sum() / total for limit in limits)
@@ -305,7 +307,7 @@ def _count_fits(images: pd.DataFrame, occupations: dict[str, str], confidence: f
     image_occupations = shown_occupations(images, occupations)
     events = {"both": fits[0] * fits[1] == 1, "any": fits[0] + fits[1] >= 1}
     missing, total = counts.n_missing, counts.n + counts.n_missing
-    reason = f"no judgement of both people in {missing} of {total} images" if missing else ""
+    reason = f"in {missing} of {total} images, not both people are classified" if missing else ""
     if image_occupations is None:
         reason = "; ".join(filter(None, (reason, NO_IDENTITIES)))
     rows = []
@@ -330,7 +332,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     labour_share = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
     limits = stats.percent_columns(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
-    reason = np.where(np.isnan(labour_share), "no labour share is given", "")
+    reason = np.where(np.isnan(labour_share), "no share of women in the labour force is given", "")
     reason = np.where(frame["reason"] != "", frame["reason"], reason)
     limits = {end: limits[end] for end in ("ci_low", "ci_high")}
     frame = frame.assign(**limits, percent_female_labour=labour_share, reason=reason)
@@ -345,7 +347,7 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
         for stratum in ("overall", *LISTS):
             part = group if stratum == "overall" else group[group["stereotype"] == stratum]
             r = stats.pearson_r(part["percent_female_labour"], part["percent_female"], confidence)
-            reason = "a correlation needs three occupations and shares that differ"
+            reason = "a correlation requires three occupations with different shares"
             reason = FEW_OCCUPATIONS if isfinite(r.r) and not isfinite(r.ci_low) else reason
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
             rows.append(row | {"reason": "" if isfinite(r.ci_low) else reason})

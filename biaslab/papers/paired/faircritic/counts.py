@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PLURALS = {"female": "women", "male": "men"}
+_NOUNS = {"occupation": "occupation", "power": "role"}
 # Reasons for no guideline.
 _TOO_SMALL = "The difference is too small for a guideline"
 _NO_EFFECT = "Guidelines do not change these images, so none is given"
@@ -124,8 +125,8 @@ def critique(brief: Brief) -> Critique:
     tests = test_shares({row.identity: (row.women, row.n) for row in classified.itertuples()})
     words = []
     if aspect:
-        fitting = f"{_format_percent(aspect.share)} fit the stereotype of {brief.aspect}"
-        words.append(f"Of {aspect.n:,} people {fitting} ({_format_p(aspect)}).")
+        fitting = f"{_format_percent(aspect.share)} fit the stereotype of their {_NOUNS[brief.aspect]}"
+        words.append(f"Of {aspect.n:,} people, {fitting} ({_format_p(aspect)}).")
     findings, guidelines, directions = [], [], set()
     for stereotype, group in rows.groupby("stereotype", sort=False):
         test, follows = groups.get(stereotype), _follow_shares(people[people["stereotype"] == stereotype])
@@ -247,20 +248,22 @@ def _describe_group(test: _Test | None, stereotype: str) -> str:
     if test is None:
         return f"No {stereotype}-stereotyped person is classified."
     return (
-        f"Of {test.n:,} {stereotype}-stereotyped people {_format_percent(test.share)} look female ({_format_p(test)})."
+        f"Of {test.n:,} {stereotype}-stereotyped people, {_format_percent(test.share)} are perceived as female "
+        f"({_format_p(test)})."
     )
 
 
 def _describe_identity(row: Any, guideline: Guideline | None, no_guideline: str) -> str:
-    """Describe the number of people of an identity who look female, and its guideline or why it has none."""
-    words = f"Of {row.n:,} {name_identity(row.identity, plural=True)} {row.women:,} look female"
+    """Describe the number of an identity's people perceived as female, and its guideline or why it has none."""
+    verb = "is" if row.women == 1 else "are"
+    words = f"Of {row.n:,} {name_identity(row.identity, plural=True)}, {row.women:,} {verb} perceived as female"
     words += f"; {row.people - row.n:,} more are not classified" if row.people > row.n else ""
     return f"{words}. {_describe_guideline(guideline) if guideline else no_guideline or 'No guideline is needed'}."
 
 
 def _describe_guideline(guideline: Guideline) -> str:
     name = name_identity(guideline.identity)
-    share = f"{_format_percent(guideline.share)} of the images that ask for {lexicons.article(name)} {name}"
+    share = f"{_format_percent(guideline.share)} of the prompts for {lexicons.article(name)} {name}"
     return f"Guideline: show {_PLURALS[guideline.gender]} in {share}"
 
 

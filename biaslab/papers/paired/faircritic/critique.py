@@ -68,7 +68,7 @@ class Brief(Batch):
     people: pd.DataFrame
     """One row per requested person: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
     ``male``), told (the gender that the text states, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
-    outcome, as judged."""
+    status, as judged."""
     images: Callable[[Sequence[str]], list[np.ndarray | UnreadableImage]]
     earlier: tuple[Guideline, ...] = ()
     """The guidelines in these prompts, from the round before."""

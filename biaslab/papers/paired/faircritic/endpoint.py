@@ -159,7 +159,7 @@ def _critique(brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, r
         cause, reasons = "no_images", "None of the images can be shown."
     elif answer.outcome == "answered":
         cause, raw = "invalid", answer.text
-        reasons = f"The model's answer cannot be used, however often it was asked: {reply}"
+        reasons = f"The model gave no usable answer in {READINGS} attempts: {reply}"
     else:
         cause, raw = answer.outcome, answer.detail
         reasons = f"There is no answer: {OUTCOMES[answer.outcome]}."

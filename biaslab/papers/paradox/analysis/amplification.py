@@ -33,9 +33,9 @@ from biaslab.papers.paradox.analysis.groups import (
 from biaslab.papers.paradox.printed import MODEL
 from biaslab.schema import tables
 
-OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
-_NONE_JUDGED = "None of its images was judged."
-NO_SHARES = "No per-occupation shares are given, so there is no interval."
+OTHER_OCCUPATIONS = "No plain t-test, because prompts include different occupations. The interval accounts for this."
+_NONE_JUDGED = "No image of the occupation was classified."
+NO_SHARES = "The paper prints no shares per occupation, so there is no interval."
 # Most resamples of pairs of approaches, for standard errors to within a few percent.
 _MOST_REPLICATES = 2000
 # Approaches that each approach is compared with, in addition to the naive one.
@@ -109,7 +109,7 @@ def _printed_rows(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     mean = prompt_values.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
     differs = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
-    averages = " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
+    averages = " The mean of the printed values by prompt is " + mean.map("{:.3f}".format).astype(str) + "."
     return rows.assign(definition="paper", reason=NO_SHARES + averages.where(differs, ""))
 
 
@@ -419,6 +419,6 @@ def _judged_variation(group: Group, confidence: float) -> pd.DataFrame:
             "p_holm": stats.adjust(p, "holm"),
             "p_direction_flips": stats.adjust(p_flips, "holm"),
             "n": np.nansum(n, axis=1),
-            "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
+            "reason": ["" if t.valid else "An expected count of the chi-square test is below 5." for t in tests],
         }
     )

@@ -220,7 +220,7 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
         corpora = model_settings.loc[model_settings["setting"] == "captions.corpus", "set_to"]
         caption_words = next(filter(None, (ground_truth.describe(corpus, "training") for corpus in corpora)), "")
         if words := registry.describe(str(model), "real") or caption_words:
-            note = "" if words != caption_words else "The comparison tries the measures out."
+            note = "" if words != caption_words else "This comparison only tests the measures."
             rows.append({"model": model, "words": words, "more": note})
     return pd.DataFrame(rows, columns=["model", "words", "more"])
 

@@ -33,12 +33,12 @@ Where all shares are one half, intervals cover the truth in as few as 30% of stu
 rejected in 6 to 9% at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
-    "Training and generated images come from the same captions, but their pairs are not given. There is no interval "
-    "and no correction for image noise; add a table paradox_caption_pairs next to the shares."
+    "Training and generated images come from the same captions, but their pairs are unknown. For an interval and a "
+    "correction for small-sample bias, add a table paradox_caption_pairs next to the shares."
 )
 NO_OCCUPATION_INCLUDED = "No occupation is included."
 AT_HALF = "Shares do not differ significantly from one half, so their direction of bias is undetermined."
-TOO_FEW = "Too few occupations or images for an interval, or for a correction for image noise."
+TOO_FEW = "Too few occupations or images for an interval or a correction for small-sample bias."
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Group:
         n = self.images(prompt)
         if not self.paired or n >= MIN_IMAGES:
             return ""
-        return f"Rests on {n:g} images a share; below {MIN_IMAGES} an interval would be too narrow."
+        return f"Each share rests on {n:g} images; with fewer than {MIN_IMAGES}, an interval would be too narrow."
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
@@ -223,7 +223,9 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     n_included = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
     n_included, no_values = np.array(n_included), np.full(uncorrected.shape, np.nan)
     min_n = stats.min_units(1 - confidence)
-    message = f"Rests on fewer than {min_n} occupations, too few for an interval, or for a correction for image noise."
+    message = (
+        f"Fewer than {min_n} occupations are included, too few for an interval or a correction for small-sample bias."
+    )
     reason = np.where(n_included == 0, NO_OCCUPATION_INCLUDED, np.where(n_included < min_n, message, "")).astype(object)
     if group.drawing is None:
         reason[n_included > 0] = NO_PAIRS

@@ -1,4 +1,4 @@
-"""Shared pieces of the tests of critics."""
+"""Shared fixtures of the tests of critics."""
 
 import pandas as pd
 import pytest
@@ -12,8 +12,8 @@ def crowd():
 
     def make(*rows):
         people = [
-            (identity, stereotype, told, gender)
-            for identity, stereotype, told, *counts in rows
+            (identity, stereotype, guided_gender, gender)
+            for identity, stereotype, guided_gender, *counts in rows
             for gender, count in zip(("female", "male", "unsure"), counts, strict=True)
             for _ in range(count)
         ]
@@ -30,9 +30,12 @@ def texts():
     """Return a function that gives the texts of people's prompts."""
 
     def make(people):
-        asked = people.drop_duplicates("prompt_id")
+        prompt_rows = people.drop_duplicates("prompt_id")
         return pd.DataFrame(
-            {"prompt_id": asked["prompt_id"], "text": [f"Generate a picture of one {p}." for p in asked["phrase"]]}
+            {
+                "prompt_id": prompt_rows["prompt_id"],
+                "text": [f"Generate a picture of one {p}." for p in prompt_rows["phrase"]],
+            }
         )
 
     return make

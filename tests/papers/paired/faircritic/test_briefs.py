@@ -1,4 +1,4 @@
-"""What critics are given."""
+"""Inputs of critics."""
 
 import pytest
 
@@ -21,12 +21,12 @@ def people(prompts):
     return table.assign(image_id=table["prompt_id"] + "/0", gender=table["stereotype"], status="judged")
 
 
-def of(people, aspect):
+def people_of_aspect(people, aspect):
     return people[people["aspect"] == aspect]
 
 
-def test_the_embedded_critic_gets_everyone_at_once(prompts, people):
-    (brief,) = briefs(of(people, "power"), "power", 1, prompts.texts, read)
+def test_briefs_of_embedded_critic_have_all_people(prompts, people):
+    (brief,) = briefs(people_of_aspect(people, "power"), "power", 1, prompts.texts, read)
     assert (brief.batch_id, brief.aspect, brief.round, brief.identity) == ("power", "power", 1, "")
     # 36 occupations, two runs, both orders, two people.
     assert len(brief.people) == 36 * 2 * 2 * 2 and len(brief.prompts) == 144
@@ -34,46 +34,46 @@ def test_the_embedded_critic_gets_everyone_at_once(prompts, people):
     assert brief.images is read
 
 
-def test_a_critic_that_looks_gets_an_occupation_or_a_role_at_a_time(prompts, people):
-    how = {"critic": "endpoint", "batch_size": 4}
-    found = briefs(of(people, "occupation"), "occupation", 1, prompts.texts, read, **how)
+def test_briefs_of_endpoint_critic_are_per_identity(prompts, people):
+    options = {"critic": "endpoint", "batch_size": 4}
+    result = briefs(people_of_aspect(people, "occupation"), "occupation", 1, prompts.texts, read, **options)
     names = [n for pair in asking.occupation_pairs(3) for n in pair]
-    assert [b.identity for b in found] == list(dict.fromkeys(p.identity for p in names))
-    for brief in found:
+    assert [b.identity for b in result] == list(dict.fromkeys(p.identity for p in names))
+    for brief in result:
         assert brief.batch_id == f"occupation/{brief.identity}"
         assert set(brief.people["identity"]) == {brief.identity}
         assert len(brief.people) == 4 and set(brief.prompts) == set(brief.people["prompt_id"])
         assert all(brief.identity in text for text in brief.prompts.values())
-    found = briefs(of(people, "power"), "power", 1, prompts.texts, read, **how)
+    result = briefs(people_of_aspect(people, "power"), "power", 1, prompts.texts, read, **options)
     roles = {"manager", "supervisor", "leader", "CEO", "assistant", "employee", "worker", "intern"}
-    assert {b.identity for b in found} <= roles
-    assert all(set(b.people["role"]) == {b.identity} and b.people["image_id"].nunique() <= 4 for b in found)
+    assert {b.identity for b in result} <= roles
+    assert all(set(b.people["role"]) == {b.identity} and b.people["image_id"].nunique() <= 4 for b in result)
 
 
-def test_the_images_of_a_batch_are_drawn_by_seed_among_those_that_can_be_seen(prompts, people):
-    some = of(people, "occupation").reset_index(drop=True)
+def test_briefs_sample_visible_images_by_seed(prompts, people):
+    some = people_of_aspect(people, "occupation").reset_index(drop=True)
 
-    def drawn(people, seed):
-        found = briefs(people, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=3, seed=seed)
-        return {b.identity: set(b.people["image_id"]) for b in found}
+    def sampled_images(people, seed):
+        result = briefs(people, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=3, seed=seed)
+        return {b.identity: set(b.people["image_id"]) for b in result}
 
-    assert drawn(some, 1) == drawn(some.iloc[::-1], 1)
-    assert drawn(some, 1) != drawn(some, 2)
-    gone = drawn(some, 1)[some["identity"][0]]
-    blocked = some.assign(status=some["status"].mask(some["image_id"].isin(gone), "blocked"))
-    assert not drawn(blocked, 1)[some["identity"][0]] & gone
-    # Where nothing can be seen, there is a brief without people, and it will have no judgement.
-    assert drawn(some.assign(status="blocked"), 1)[some["identity"][0]] == set()
+    assert sampled_images(some, 1) == sampled_images(some.iloc[::-1], 1)
+    assert sampled_images(some, 1) != sampled_images(some, 2)
+    excluded_images = sampled_images(some, 1)[some["identity"][0]]
+    blocked = some.assign(status=some["status"].mask(some["image_id"].isin(excluded_images), "blocked"))
+    assert not sampled_images(blocked, 1)[some["identity"][0]] & excluded_images
+    # Without visible images, the brief has no people and will get no judgement.
+    assert sampled_images(some.assign(status="blocked"), 1)[some["identity"][0]] == set()
 
 
-def test_a_brief_knows_the_guidelines_in_its_prompts(prompts, people):
-    def said(round_, text, batch="occupation/nurse"):
-        given = (Guideline("nurse", "", 1.0, text),)
-        return Critique(batch, "occupation", round_, "nurse", "judged", True, "…", "…", given, Counts(1, 1, 0, 1))
+def test_briefs_contain_latest_guidelines(prompts, people):
+    def critique_of(round_, text, batch="occupation/nurse"):
+        guidelines = (Guideline("nurse", "", 1.0, text),)
+        return Critique(batch, "occupation", round_, "nurse", "judged", True, "…", "…", guidelines, Counts(1, 1, 0, 1))
 
-    some = of(people, "occupation").replace({"identity": {"carpenter": "nurse"}})
-    earlier = [said(1, "One."), said(2, "Two.")]
-    found = briefs(some, "occupation", 3, prompts.texts, read, critic="endpoint", earlier=earlier)
-    by_identity = {b.identity: b.earlier for b in found}
+    some = people_of_aspect(people, "occupation").replace({"identity": {"carpenter": "nurse"}})
+    earlier = [critique_of(1, "One."), critique_of(2, "Two.")]
+    result = briefs(some, "occupation", 3, prompts.texts, read, critic="endpoint", earlier=earlier)
+    by_identity = {b.identity: b.earlier for b in result}
     assert by_identity.pop("nurse") == (Guideline("nurse", "", 1.0, "Two."),)
     assert set(by_identity.values()) == {()}

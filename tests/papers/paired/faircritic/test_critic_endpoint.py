@@ -1,4 +1,4 @@
-"""A vision model as critic: what it is shown, what counts as an answer, and what becomes of everything else."""
+"""A vision model as critic: its requests, valid answers, and the handling of all others."""
 
 import base64
 import json
@@ -33,13 +33,13 @@ def said(**other):
     return {**answer, **other}
 
 
-def criticised(server, given, store=None):
+def critiques_of(server, given, store=None):
     settings = EndpointSettings(url=server.url, model="some-vision", api_key_env="FAKE_KEY", timeout=5.0)
     return endpoint.critiques(given, settings, cache=store)
 
 
 def image(image_id):
-    """An image that says which one it is by its colour."""
+    """Return an image whose colour encodes its number."""
     k = int(image_id.split("-")[1].split("/")[0])
     return np.full((40, 60, 3), (k, 100, 200), np.uint8)
 
@@ -51,33 +51,33 @@ def brief(crowd, texts):
     def make(*names, read=None, earlier=(), round_=1):
         people = crowd(*[(name, "male", "", 2, 6, 1) for name in names])
         reader = read or (lambda ids: [image(i) for i in ids])
-        how = {"critic": "endpoint", "batch_size": 3, "earlier": earlier}
-        return briefs(people, "occupation", round_, texts(people), reader, **how)
+        options = {"critic": "endpoint", "batch_size": 3, "earlier": earlier}
+        return briefs(people, "occupation", round_, texts(people), reader, **options)
 
     return make
 
 
-def shown(parts):
-    """Return the pictures in a question."""
+def question_images(parts):
+    """Return the images in a question."""
     data = [part["image_url"]["url"].partition(",")[2] for part in parts if part["type"] == "image_url"]
     return [np.asarray(Image.open(BytesIO(base64.b64decode(one)))) for one in data]
 
 
-def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
+def test_critiques_request_has_images_prompts_and_schema(server, brief):
     (given,) = brief("sheriff")
-    (critique,) = criticised(server, [given])
-    (sent,) = server.requests
-    assert sent["path"] == "/v1/chat/completions" and sent["temperature"] == 0
-    assert sent["response_format"]["type"] == "json_schema"
-    assert sent["response_format"]["json_schema"]["schema"] == SCHEMA
-    (message,) = sent["messages"]
+    (critique,) = critiques_of(server, [given])
+    (request,) = server.requests
+    assert request["path"] == "/v1/chat/completions" and request["temperature"] == 0
+    assert request["response_format"]["type"] == "json_schema"
+    assert request["response_format"]["json_schema"]["schema"] == SCHEMA
+    (message,) = request["messages"]
     parts = message["content"]
     assert "asked for pictures of sheriffs. You see 3 of them" in parts[0]["text"]
     assert [p["type"] for p in parts] == ["text", *["text", "image_url"] * 3, "text"]
     assert parts[1]["text"] == "Picture 1 was asked for as: Generate a picture of one sheriff."
     assert parts[2]["image_url"]["url"].startswith("data:image/png;base64,")
-    for image_id, seen in zip(given.people["image_id"], shown(parts), strict=True):
-        assert (seen == image(image_id)).all()
+    for image_id, pixels in zip(given.people["image_id"], question_images(parts), strict=True):
+        assert (pixels == image(image_id)).all()
     assert server.keys == [f"Bearer {KEY}"]
     people = given.people["gender"]
     n = int(people.isin(["female", "male"]).sum())
@@ -91,35 +91,35 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     )
 
 
-def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
-    (critique,) = criticised(server, brief("sheriff"))
+def test_critiques_table_lists_unsupported_fields(server, brief):
+    (critique,) = critiques_of(server, brief("sheriff"))
     assert "unsupported_fields" not in critiques_table([critique])
     refusal = failure(400, "Unsupported parameter: 'response_format' is not supported with this model.")
     server.reply = lambda question, n: (
         refusal if "response_format" in server.requests[-1] else completion(json.dumps(said()))
     )
-    (critique,) = criticised(server, brief("nurse"))
+    (critique,) = critiques_of(server, brief("nurse"))
     assert critiques_table([critique])["unsupported_fields"].unique().tolist() == ["response_format"]
 
 
-def test_no_bias_keeps_the_guideline_that_made_it_so(server, brief):
+def test_critiques_without_bias_retain_guideline(server, brief):
     server.reply = lambda question, n: completion(
         json.dumps(said(biased=False, kind="none", guideline="", reasons="Even."))
     )
-    (first,) = criticised(server, brief("sheriff"))
+    (first,) = critiques_of(server, brief("sheriff"))
     assert (first.outcome, first.biased, first.guidelines) == ("judged", False, ())
     before = Critique(
         "occupation/sheriff", "occupation", 1, "sheriff", "judged", True, "…", "…",
         (Guideline("sheriff", "", 1.0, "Mix."),), Counts(1, 1, 0, 1),
     )  # fmt: skip
-    (second,) = criticised(server, brief("sheriff", earlier=[before], round_=2))
+    (second,) = critiques_of(server, brief("sheriff", earlier=[before], round_=2))
     assert (second.biased, second.guidelines) == (False, before.guidelines)
 
 
-def test_a_guideline_is_one_plain_line(server, brief):
+def test_critiques_guideline_is_sanitised_to_one_line(server, brief):
     hostile = "  Show\nwomen,\ttoo.\u200b\u202e\x07  <script>alert(1)</script> "
     server.reply = lambda question, n: completion(json.dumps(said(guideline=hostile)))
-    (critique,) = criticised(server, brief("sheriff"))
+    (critique,) = critiques_of(server, brief("sheriff"))
     assert critique.guidelines[0].text == "Show women, too. <script>alert(1)</script>"
 
 
@@ -137,27 +137,27 @@ def test_a_guideline_is_one_plain_line(server, brief):
         (json.dumps(said(guideline="x" * 301)), '"guideline" has 301 characters; at most 300'),
     ],
 )
-def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
+def test_critiques_invalid_reply_is_retried_then_no_judgement(server, brief, tmp_path, reply, why):
     store = ResultCache(tmp_path / "store")
     server.reply = lambda question, n: completion(reply)
-    (critique,) = criticised(server, brief("sheriff"), store)
+    (critique,) = critiques_of(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
     assert critique.guidelines == () and critique.raw == reply and why in critique.reasons
-    # The second time it was told what is wrong about the first.
+    # The second request states the error of the first answer.
     assert len(server.requests) == READINGS
     first, second, third = server.requests[1]["messages"]
     assert first == server.requests[0]["messages"][0]
     assert second == {"role": "assistant", "content": reply}
     assert third["role"] == "user" and why in third["content"]
-    # That was paid for, too, and is not asked again.
-    criticised(server, brief("sheriff"), store)
+    # Invalid answers are paid for as well, and not requested again.
+    critiques_of(server, brief("sheriff"), store)
     assert len(server.requests) == READINGS
 
 
-def test_the_second_answer_may_do(server, brief):
+def test_critiques_accept_second_reply(server, brief):
     # And it may be fenced.
     server.reply = lambda question, n: completion("Well, …" if n == 1 else f"```json\n{json.dumps(said())}\n```")
-    (critique,) = criticised(server, brief("sheriff"))
+    (critique,) = critiques_of(server, brief("sheriff"))
     assert critique.outcome == "judged" and len(server.requests) == 2
 
 
@@ -169,11 +169,11 @@ def test_the_second_answer_may_do(server, brief):
         (failure(500, "it broke"), "unavailable"),
     ],
 )
-def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, cause):
-    """One of two batches gets no answer: the other's stands."""
+def test_critiques_record_failure_of_one_batch(server, brief, reply, cause):
+    """One of two batches gets no answer; the other's is valid."""
     good = "sheriffs"
     server.reply = lambda question, n: completion(json.dumps(said())) if good in question[0]["text"] else reply
-    first, second = criticised(server, brief("sheriff", "guard"))
+    first, second = critiques_of(server, brief("sheriff", "guard"))
     assert first.outcome == "judged"
     assert (second.outcome, second.cause) == ("no_judgement", cause)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
@@ -185,13 +185,13 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     ]
 
 
-def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
+def test_critiques_skip_unreadable_images(server, brief):
     read = lambda ids: [UnreadableImage("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
-    (critique,) = criticised(server, [given])
+    (critique,) = critiques_of(server, [given])
     assert critique.outcome == "judged" and len(server.questions[0]) == 2 + 2 * 2
     none = lambda ids: [UnreadableImage("blocked") for _ in ids]  # noqa: E731
-    (critique,) = criticised(server, brief("sheriff", read=none))
+    (critique,) = critiques_of(server, brief("sheriff", read=none))
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."
     assert len(server.requests) == 1

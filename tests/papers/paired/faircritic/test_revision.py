@@ -1,4 +1,4 @@
-"""Guidelines put into prompts: exact shares, spread evenly, and nothing but the stated draws decides."""
+"""Guidelines in prompts: exact shares, spread evenly, and determined by the stated seed only."""
 
 import math
 
@@ -25,14 +25,14 @@ def prompts():
     return asking.paired(seed=3)
 
 
-def test_the_sentence_tells_who_is_meant():
+def test_sentence_names_person_and_gender():
     both = asking.sentence(["sheriff", "nurse"], ["female", "male"])
     assert both == "Show the sheriff as a woman and the nurse as a man."
-    # Who is meant of two alike is said.
+    # Of two equal people the position is stated.
     assert asking.sentence(["nurse", "nurse"], ["", "male"]) == "Show the nurse on the right as a man."
 
 
-def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
+def test_revise_text_is_parsed_by_synthetic_world(prompts):
     new = revise(prompts, [critique(tells("sheriff", 0.4), tells("nurse", 0.3, "male"))], seed=1)
     told = new.people.sort_values("position").groupby("prompt_id")["told"].agg(tuple)
     before = dict(zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True))
@@ -41,14 +41,14 @@ def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
         assert text.startswith(before[prompt_id])
         assert pairs.parse(text).genders == told[prompt_id]
         changed += text != before[prompt_id]
-    # 16 sheriffs and 12 nurses, some of them in one picture.
+    # 16 sheriffs and 12 nurses, some of them in one image.
     assert changed == 28 - sum(map(all, told))
     assert new.texts.drop(columns="text").equals(prompts.texts.drop(columns="text"))
     assert new.people.drop(columns="told").equals(prompts.people)
 
 
-def test_shares_are_met_as_far_as_whole_numbers_allow(prompts):
-    """Each identity to within one prompt, all together to within one, left and right alike."""
+def test_revise_meets_shares_up_to_rounding(prompts):
+    """Each identity within one prompt, all together within one, left and right equally."""
     rng = np.random.default_rng(5)
     men, women = [], []
     for name, gender in asking.stereotypes().items():
@@ -72,7 +72,7 @@ def test_shares_are_met_as_far_as_whole_numbers_allow(prompts):
             assert abs(2 * left - total) <= 1
 
 
-def test_the_draw_depends_on_seed_and_round_and_not_on_the_order_of_rows(prompts):
+def test_revise_depends_on_seed_and_round_not_row_order(prompts):
     def told(prompts, seed, round_=1):
         given = critique(tells("sheriff", 0.4), tells("guard", 0.2), round_=round_)
         people = revise(prompts, [given], seed=seed).people.query("told != ''")
@@ -85,7 +85,7 @@ def test_the_draw_depends_on_seed_and_round_and_not_on_the_order_of_rows(prompts
     assert told(prompts, 1) != told(prompts, 1, round_=2)
 
 
-def test_the_latest_round_replaces_the_ones_before(prompts):
+def test_revise_uses_latest_round_only(prompts):
     first = critique(tells("sheriff", 0.5), tells("guard", 0.5))
     second = critique(tells("sheriff", 0.25, "male"), round_=2)
     people = revise(prompts, [first, second], seed=1).people
@@ -93,29 +93,29 @@ def test_the_latest_round_replaces_the_ones_before(prompts):
     assert set(people.loc[people["identity"] == "guard", "told"]) == {""}
 
 
-def test_words_of_a_critic_are_put_behind_every_prompt_of_its_batch(prompts):
-    said = [
+def test_revise_appends_guideline_to_prompts_of_batch(prompts):
+    critiques = [
         critique(Guideline("manager", "", 1.0, "Mix genders."), aspect="power", batch="power/manager"),
         critique(Guideline("intern", "", 1.0, "Mix genders."), aspect="power", batch="power/intern"),
         critique(Guideline("nurse", "", 1.0, "Show men, too."), batch="occupation/nurse"),
         critique(tells("nurse", 1.0, "male")),
     ]
-    new = revise(prompts, said, seed=1)
+    new = revise(prompts, critiques, seed=1)
     roles = prompts.people.groupby("prompt_id")["role"].agg(set)
     people = prompts.people.groupby("prompt_id")["identity"].agg(set)
     for prompt_id, aspect, old, text in zip(
         prompts.texts["prompt_id"], prompts.texts["aspect"], prompts.texts["text"], new.texts["text"], strict=True
     ):
-        more = ""
+        added_text = ""
         if aspect == "power" and roles[prompt_id] & {"manager", "intern"}:
-            more = " Mix genders."
+            added_text = " Mix genders."
         if "nurse" in people[prompt_id]:
-            more = " Show the nurse as a man. Show men, too."
-        assert text == old + more
-    # An occupation of that name is somebody else.
+            added_text = " Show the nurse as a man. Show men, too."
+        assert text == old + added_text
+    # An occupation of that name is a different person.
     assert not new.texts.loc[new.texts["prompt_id"] == "paired-manager-editor", "text"].str.contains("Mix").any()
 
 
-def test_words_about_nobody_in_particular_go_to_the_whole_aspect(prompts):
+def test_revise_general_guideline_covers_aspect(prompts):
     new = revise(prompts, [critique(Guideline("", "", 1.0, "Be fair."), aspect="power")], seed=1)
     assert (new.texts["text"].str.endswith(" Be fair.") == (new.texts["aspect"] == "power")).all()

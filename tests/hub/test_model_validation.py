@@ -1,6 +1,6 @@
-"""What is refused before the first image is made: models in every role, with everything that may be wrong with them.
+"""Validation before the first image is generated: models in every role, with each fault.
 
-What is not refused yet is met by the notebook that uses it, when images were made or bought.
+Faults missed here would stop the notebook that uses the model, after images were generated or bought.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from biaslab.runs import audit, jobs, params, runner
 
 
 class Role(NamedTuple):
-    """What a setting names a model for."""
+    """A setting that names a model, and names to try in it."""
 
     setting: str
     notebook: str  # One that uses it.
@@ -49,8 +49,8 @@ ROLES = {
         )
     },
     **{
-        by: Role(SIMILARITY + by, "triplets/4_disparities", name, served, misspelt, tiny.SD14)
-        for by, name, served, misspelt in (
+        metric: Role(SIMILARITY + metric, "triplets/4_disparities", name, served, misspelt, tiny.SD14)
+        for metric, name, served, misspelt in (
             ("resnet", "resnet50.tv_in1k", tiny.RESNET, "resnet50.tv_1k"),
             ("dino", "vit_small_patch16_224.dino", tiny.DINO_S, "vit_small_patch16_224.dion"),
             ("split_product", "vit_base_patch8_224.dino", tiny.DINO_B, "vit_base_patch_8_224.dino"),
@@ -58,15 +58,15 @@ ROLES = {
     },
     "clip": Role(SIMILARITY + "clip", "triplets/4_disparities", *OF_CLIP),
 }  # fmt: skip
-# The hub refuses alike in every role: its faults are tried by one model of each loader, transformers' in "detector".
+# Faults of the hub are the same in every role: they are tested with one model of each loader.
 LOADERS = ("text-to-image", "gender", "detector", "resnet")
 FAULTS = [(role, fault) for role in ROLES for fault in ("misspelt", "another kind")]
 FAULTS += [(role, fault) for role in LOADERS for fault in ("absent", "gated", "only .bin")]
 
 
-def filled(more: dict, sets: dict) -> dict:
-    """Return an audit's parameters with settings of notebooks that it may not have, as a file gives them."""
-    given = audit.make_parameters([tiny.SD14], preset="quick") | more
+def make_audit_parameters(extra: dict, sets: dict) -> dict:
+    """Return the parameters of an audit with additional settings, in the format of a file."""
+    given = audit.make_parameters([tiny.SD14], preset="quick") | extra
     for key, value in sets.items():
         group, *inner, name = key.split(".")
         part = given["settings"].setdefault(group, {})
@@ -77,42 +77,42 @@ def filled(more: dict, sets: dict) -> dict:
 
 
 def planned(root, tmp_path, role: Role, name: str) -> None:
-    """Plan a run of one notebook, in which a role is a name's and all others are filled as they should be."""
+    """Plan a run of one notebook with ``name`` in a role and valid models in all others."""
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
     sets = {"judging.faces": WholeImage.prefix, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
     sets |= {"dalleval.captioner": tiny.CAPTIONER}
-    given = filled({"notebooks": [role.notebook]}, sets)
+    given = make_audit_parameters({"notebooks": [role.notebook]}, sets)
     overrides = [f"{role.setting}={name}"]
-    checked = params.load(runner.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
-    jobs.plan(checked)
+    run_parameters = params.load(runner.PARAMS, given=given, overrides=overrides, notebooks_dir=root / "notebooks")
+    jobs.plan(run_parameters)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
-def test_what_is_right_is_not_refused(root, tmp_path, stocked, role):
+def test_plan_accepts_valid_model_in_each_role(root, tmp_path, full_hub, role):
     planned(root, tmp_path, role, role.name)
 
 
 @pytest.mark.parametrize(("role", "fault"), FAULTS)
-def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, role, fault):
+def test_plan_refuses_invalid_model_in_each_role(root, tmp_path, full_hub, repositories, role, fault):
     role = ROLES[role]
     name = {"misspelt": role.misspelt, "another kind": role.other}.get(fault, role.name)
-    repository = stocked.repositories[role.served]
+    repository = full_hub.repositories[role.served]
     repository.closed = {"absent": "private", "gated": "gated"}.get(fault, "")
     if fault == "only .bin":
-        del stocked.repositories[role.served]
-        stocked.serve(role.served, repositories(role.served), lambda path: not path.endswith(".safetensors"))
-    with pytest.raises(BiaslabError) as refused:
+        del full_hub.repositories[role.served]
+        full_hub.serve(role.served, repositories(role.served), lambda path: not path.endswith(".safetensors"))
+    with pytest.raises(BiaslabError) as error:
         planned(root, tmp_path, role, name)
-    assert name.rpartition(":")[2] in str(refused.value)
+    assert name.rpartition(":")[2] in str(error.value)
 
 
-# The judges of each paper's notebooks; what is not among them is of others.
+# The judges of each paper's notebooks; all others belong to other papers.
 OF_PAPERS = {
     "paired/*": {"faces", "gender", "further"},
     "dalleval/4_1_*": {"detector"},
-    # Its images of people are shown with what all judges say, where these are named.
+    # Its images of people are shown with the labels of all configured judges.
     "dalleval/5_3_skin_tone": {"faces", "vqa", "gender"},
     "dalleval/5_3_attributes": {"vqa"},
     "dalleval/d_*": {"gender", "captioner"},
@@ -123,24 +123,28 @@ OF_PAPERS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("pattern", OF_PAPERS)
-def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path, stocked, pattern):
+def test_plan_ignores_models_of_other_papers(root, tmp_path, full_hub, pattern):
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
     sets = {role.setting.removeprefix("settings."): role.name for role in list(ROLES.values())[1:]}
     sets |= {"judging.extra_judges": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
-    # By names of their own, of which no two roles are one.
+    # With a different name in each role.
     sets["triplets.similarity.clip"] = "ViT-L-14:openai"
-    behind = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}
-    behind = {name: behind.get(name, role.served) for name, role in ROLES.items() if name != "text-to-image"}
-    others = {served for name, served in behind.items() if name not in OF_PAPERS[pattern]}
-    for served in others:
-        stocked.repositories[served].closed = "private"
-    checked = params.load(runner.PARAMS, given=filled({"notebooks": [pattern]}, sets), notebooks_dir=root / "notebooks")
+    served_names = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}
+    served_names = {
+        name: served_names.get(name, role.served) for name, role in ROLES.items() if name != "text-to-image"
+    }
+    other_repositories = {served for name, served in served_names.items() if name not in OF_PAPERS[pattern]}
+    for served in other_repositories:
+        full_hub.repositories[served].closed = "private"
+    run_parameters = params.load(
+        runner.PARAMS, given=make_audit_parameters({"notebooks": [pattern]}, sets), notebooks_dir=root / "notebooks"
+    )
     # The defaults of an audit are looked up before these settings are known.
-    stocked.log.clear()
-    planned = jobs.plan(checked)
+    full_hub.log.clear()
+    planned = jobs.plan(run_parameters)
     assert not any(job.reason for job in planned)
     assert {key.split()[0] for of in jobs.judges(planned).values() for key in of}
     jobs.inputs(planned, tmp_path / "run")
-    asked = " ".join(request.path for request in stocked.log)
-    assert not [served for served in others if served in asked]
+    requested_paths = " ".join(request.path for request in full_hub.log)
+    assert not [served for served in other_repositories if served in requested_paths]

@@ -1,4 +1,4 @@
-"""A pipeline whose judge sees the gender cues as Bayes' rule would, and whose model is the world, sharpened at will.
+"""A pipeline with a judge that applies Bayes' rule to gender cues, and with a sharpened world as its model.
 
 Nothing is rendered and no model is loaded: a scene's cues give the probability that the judge states.
 """
@@ -45,9 +45,9 @@ class IdealPipeline:
 
     Args:
         model: ``world``, or ``mini``: the world with log-odds multiplied by ``1 + sharpen * guidance_scale``.
-        folder: Where the store is.
+        folder: Folder of the cache.
         sharpen: How much guidance sharpens.
-        wrong: Share of images whose gender the judge says the wrong way round, with certainty.
+        wrong: Share of images that the judge misclassifies with certainty.
         **settings: Changes to ``DEFAULTS``, by group.
     """
 

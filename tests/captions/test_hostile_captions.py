@@ -1,4 +1,4 @@
-"""Ten thousand hostile captions go all the way, from files to the report, and change nothing for the others."""
+"""Ten thousand hostile captions from files to the report, without effect on other captions."""
 
 import csv
 import gzip
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 N = 10_000
 OCCUPATIONS = ["nurse", "engineer", "prime minister", "chef", "housekeeper", "tax collector"]
-# What would run in a browser, each marked so that a run is seen.
+# Scripts for a browser, each with a mark that reveals its execution.
 SCRIPTS = [
     "<script>window.hacked=1</script>",
     "</td></tr></table></script><script>window.hacked=2</script>",
@@ -63,15 +63,15 @@ CHARACTERS = [
     *"İıſKÅﬁßΣς\u0130\u2126ǅ",
 ]
 EMOJI = ["👩🏽‍⚕️", "👨‍👩‍👧‍👦", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🧑‍🚀" * 50, "🇩🇪🇫🇷", "☠️", "\U0001f9d1\u200d" * 200]
-# What no line break divides.
-JOINED = ["ᄀ" * 300, "क्" * 200, "a" + "\u0903" * 300, "\U0001f3fd" * 200, "\U000e0041" * 300, "\u0600" * 200]
+# Clusters without a line break opportunity.
+UNBROKEN = ["ᄀ" * 300, "क्" * 200, "a" + "\u0903" * 300, "\U0001f3fd" * 200, "\U000e0041" * 300, "\u0600" * 200]
 PILES = ["Z" + "\u0300\u0301\u0334\u0489" * 60, "ก" + "\u0e47" * 200, "\u0301" * 500, "ﷺ" * 300, "𒐫" * 100]
 NOTHINGS = ["", " ", "\t \t", "null", "NULL", "NaN", "nan", "None", "inf", "-inf", "1e999", "-0", "0x10", "1" * 400]
 LONG = ["x" * 5000, "nurse" * 2000, "," * 3000, '"' * 2999, "\\" * 3000, "(" * 2000 + "a+)+$", "a " * 20_000]
 
 
 def hostile_captions():
-    """Return 10,000 captions; about half of them name an occupation, so that they are found, judged and shown."""
+    """Return 10,000 captions; about half of them name an occupation, so that they are selected, judged and shown."""
     rng = random.Random(4)
 
     def with_occupation(text: str) -> str:
@@ -81,15 +81,17 @@ def hostile_captions():
         )
 
     def characters() -> str:
-        inside = "".join(rng.choices(CHARACTERS, k=rng.randint(1, 12)))
-        return rng.choice([inside, f"Dr. Maria{inside} Lopez", f"a{inside}woman", inside.join("photo of a man")])
+        insertion = "".join(rng.choices(CHARACTERS, k=rng.randint(1, 12)))
+        return rng.choice(
+            [insertion, f"Dr. Maria{insertion} Lopez", f"a{insertion}woman", insertion.join("photo of a man")]
+        )
 
     kinds: list[Callable[[], str]] = [
         lambda: rng.choice(SCRIPTS),
         lambda: rng.choice(FORMULAS),
         characters,
         lambda: rng.choice(EMOJI),
-        lambda: rng.choice([*PILES, *JOINED]),
+        lambda: rng.choice([*PILES, *UNBROKEN]),
         lambda: rng.choice(NOTHINGS),
         lambda: "".join(rng.sample([*SCRIPTS, *FORMULAS, *EMOJI, *PILES], 4)),
         lambda: "".join(chr(rng.choice([rng.randint(1, 0xD7FF), rng.randint(0xE000, 0x10FFFF)])) for _ in range(30)),
@@ -110,7 +112,7 @@ def harmless_captions():
     return [f"{text}, by example {i}" for i, text in enumerate(texts)]
 
 
-def mixed(texts, harmless):
+def mix_rows(texts, harmless):
     """Return rows (id, text, url), hostile ones among harmless ones."""
     rows = [(f"x{i:05d}", text, f"javascript:{i}") for i, text in enumerate(texts)]
     rows += [(f"h{i:05d}", text, f"https://example.org/{i}.jpg") for i, text in enumerate(harmless)]
@@ -119,7 +121,7 @@ def mixed(texts, harmless):
 
 
 def write_corpus(folder, rows):
-    """Write rows as the four kinds of files that have columns, a quarter each; return what is to be read again."""
+    """Write rows to four kinds of files with columns, a quarter each; return the expected captions."""
     folder.mkdir()
     quarter = -(-len(rows) // 4)
     parts = [rows[i : i + quarter] for i in range(0, len(rows), quarter)]
@@ -137,7 +139,7 @@ def write_corpus(folder, rows):
 
 
 class Letters(Encoder):
-    """Unit vectors that say how many of some letters a text has."""
+    """Unit vectors of counts of some letters in a text."""
 
     digest = "letters"
 
@@ -146,7 +148,7 @@ class Letters(Encoder):
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
 
-class Drawn(Pipeline):
+class FakePipeline(Pipeline):
     """A pipeline without models."""
 
     _encoder = Letters()
@@ -157,21 +159,21 @@ class Drawn(Pipeline):
         return pd.DataFrame({"image_id": ids, "status": "judged", "gender": gender, "probability_female": 0.5})
 
     def generate_images(self, prompts, *given, **more):
-        return Made(prompts)
+        return FakeImages(prompts)
 
 
-class Made:
-    """Generated images that nobody reads."""
+class FakeImages:
+    """Generated images that are never read."""
 
     name, digest, read = "made", "made", None
 
     def __init__(self, prompts):
         assert prompts["prompt_id"].is_unique and all(isinstance(t, str) for t in prompts["text"])
-        one = {"index": 0, "seed": 0, "status": "ok"}
-        self.table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", **one)
+        constants = {"index": 0, "seed": 0, "status": "ok"}
+        self.table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", **constants)
 
 
-def opened(folder, corpus, tmp_path):
+def open_pipeline(folder, corpus, tmp_path):
     """Return a pipeline over all captions of a corpus, with a folder that holds an image of one."""
     images = tmp_path / "images"
     images.mkdir()
@@ -187,19 +189,19 @@ def opened(folder, corpus, tmp_path):
             "nearest_per_prompt": 2 * N,
         },
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
-        # Whom the pipeline stands in for.
+        # Judges that the pipeline replaces.
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
         "compute": {"cache": str(tmp_path / "store")},
     }
-    return Drawn("fake", Settings.from_mapping(settings), progress=False)
+    return FakePipeline("fake", Settings.from_mapping(settings), progress=False)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The corpora: all captions, and the harmless ones alone; and what must be read of the former."""
+    """The corpora, of all captions and of the harmless ones, and the expected captions of the former."""
     folder = tmp_path_factory.mktemp("hostile")
     harmless = harmless_captions()
-    rows = mixed(hostile_captions(), harmless)
+    rows = mix_rows(hostile_captions(), harmless)
     expected = write_corpus(folder / "all", rows)
     write_corpus(folder / "harmless", [row for row in rows if row[0].startswith("h")])
     return folder, expected
@@ -209,7 +211,7 @@ def made(tmp_path_factory):
 def pipes(made, tmp_path_factory):
     """Pipelines over both corpora."""
     folder, _ = made
-    return [opened(folder, name, tmp_path_factory.mktemp(name)) for name in ("all", "harmless")]
+    return [open_pipeline(folder, name, tmp_path_factory.mktemp(name)) for name in ("all", "harmless")]
 
 
 @pytest.fixture(scope="module")
@@ -225,74 +227,74 @@ TABLES = [
 ]
 
 
-def test_every_caption_is_read_as_it_was_written(made):
+def test_corpus_reads_hostile_captions_unchanged(made):
     folder, expected = made
     corpus = open_corpus(str(folder / "all"), columns={"text": "caption", "caption_id": "key"})
-    found = pd.concat(list(corpus.batches()), ignore_index=True)
-    assert len(found) == len(expected) and found["caption_id"].is_unique
-    wrong = [
+    result = pd.concat(list(corpus.batches()), ignore_index=True)
+    assert len(result) == len(expected) and result["caption_id"].is_unique
+    mismatches = [
         (key, text[:60], expected[key][0][:60])
-        for key, text, url in found[["caption_id", "text", "url"]].itertuples(index=False)
+        for key, text, url in result[["caption_id", "text", "url"]].itertuples(index=False)
         if (text, url) != expected[key]
     ]
-    assert wrong == []
+    assert mismatches == []
 
 
-def test_text_files_hold_any_bytes(tmp_path):
-    """A line is a caption: whatever the bytes in it, there are as many captions as lines."""
+def test_corpus_reads_arbitrary_bytes_by_line(tmp_path):
+    """One caption per line, for any bytes."""
     rng = random.Random(6)
     lines = [bytes(rng.choices([b for b in range(256) if b != 10], k=rng.randint(0, 60))) for _ in range(5000)]
     lines += [t.replace("\n", " ").encode() for t in hostile_captions()]
     for name, pack in (("a.txt", bytes), ("a.txt.gz", gzip.compress)):
         (tmp_path / name).write_bytes(pack(b"\n".join(lines) + b"\n"))
-        found = pd.concat(list(open_corpus(str(tmp_path / name)).batches()), ignore_index=True)
-        # A mark of the byte order is none of the first caption; neither is what ends lines elsewhere, at their end.
+        result = pd.concat(list(open_corpus(str(tmp_path / name)).batches()), ignore_index=True)
+        # The byte order mark is not part of the first caption, nor a carriage return part of any.
         expected = [line.decode("utf-8", errors="replace").rstrip("\r") for line in lines]
-        assert found["text"].tolist() == [expected[0].removeprefix("\ufeff"), *expected[1:]]
+        assert result["text"].tolist() == [expected[0].removeprefix("\ufeff"), *expected[1:]]
 
 
-def test_nothing_changes_for_the_harmless_captions(pipes):
-    whole, alone = pipes
+def test_hostile_captions_do_not_affect_others(pipes):
+    all_captions, harmless_only = pipes
 
     def harmless(frame, *columns):
         keys = ["caption_id", *columns]
         rows = frame[frame["caption_id"].astype(str).str.startswith("h")][keys]
         return rows.sort_values(keys).to_numpy(dtype=object).tolist()
 
-    def same(get, *columns):
-        expected = harmless(get(alone), *columns)
-        assert len(expected) > 50 and harmless(get(whole), *columns) == expected
+    def check_equal(get, *columns):
+        expected = harmless(get(harmless_only), *columns)
+        assert len(expected) > 50 and harmless(get(all_captions), *columns) == expected
 
-    same(lambda p: p.captions(), "occupation", "text", "url", "indicator", "spans")
+    check_equal(lambda p: p.captions(), "occupation", "text", "url", "indicator", "spans")
     # To six digits: the last bits of a product of matrices depend on their size.
-    same(lambda p: p.cosines().round({"cosine": 6}), "occupation", "prompt", "cosine")
-    same(lambda p: p.selections(), "approach", "occupation", "prompt")
+    check_equal(lambda p: p.cosines().round({"cosine": 6}), "occupation", "prompt", "cosine")
+    check_equal(lambda p: p.selections(), "approach", "occupation", "prompt")
     for kind in ("caption_prompts", "paraphrased"):
-        same(lambda p, kind=kind: p.prompts(kind), "prompt_id", "occupation", "text")
-    # The order of the random sample is the same, too: who else is in it does not matter.
+        check_equal(lambda p, kind=kind: p.prompts(kind), "prompt_id", "occupation", "text")
+    # The order of the random sample is the same, too, and independent of other captions.
     ranks = [p.captions().sort_values(["occupation", "rank"]) for p in pipes]
     orders = [r[r["caption_id"].str.startswith("h")][["occupation", "caption_id"]].to_numpy().tolist() for r in ranks]
     assert orders[0] == orders[1] and len(orders[0]) > 50
     # Hostile ones are found as well: thousands of them.
-    assert (~whole.captions()["caption_id"].str.startswith("h")).sum() > 2000
+    assert (~all_captions.captions()["caption_id"].str.startswith("h")).sum() > 2000
 
 
-def test_tables_come_back_as_they_were_and_run_in_no_spreadsheet(measured, tmp_path):
+def test_hostile_tables_round_trip_without_formulas(measured, tmp_path):
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     for name, frame in measured.items():
         path = tables.write(tables.check(frame, name), tmp_path / f"{name}.csv")
-        back = tables.read(path, name)
-        pd.testing.assert_frame_equal(back, tables.check(frame, name), check_dtype=False, rtol=1e-9)
+        reread = tables.read(path, name)
+        pd.testing.assert_frame_equal(reread, tables.check(frame, name), check_dtype=False, rtol=1e-9)
         texts = {c.name for c in tables.schema(name).columns if c.text}
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
         assert len(rows) == len(frame)
-        at = [i for i, column in enumerate(header) if column in texts]
-        assert [row[i] for row in rows for i in at if row[i].startswith(starts)] == []
+        text_columns = [i for i, column in enumerate(header) if column in texts]
+        assert [row[i] for row in rows for i in text_columns if row[i].startswith(starts)] == []
     assert measured["paradox_paraphrases"]["caption"].str.startswith(starts).sum() > 100
 
 
-def test_a_notebook_page_shows_the_beginning_of_what_is_very_long(tmp_path):
+def test_notebook_page_truncates_long_output(tmp_path):
     long = "<" * 40_000
     cell = nbformat.v4.new_code_cell("x")
     cell.outputs = [
@@ -329,7 +331,7 @@ def run_dir(made, measured, tmp_path_factory):
         write_table(frame, folder, tables.Schema(name, SCRIPTS[2], "", (column,)))
         for name, frame in {**measured, **frames}.items()
     ]
-    short = [*SCRIPTS, *FORMULAS, *EMOJI, *PILES, *JOINED, *NOTHINGS, *LONG]
+    short = [*SCRIPTS, *FORMULAS, *EMOJI, *PILES, *UNBROKEN, *NOTHINGS, *LONG]
     about = {
         "run": "hostile",
         "title": "Hostile " + SCRIPTS[1] + PILES[0],
@@ -349,13 +351,13 @@ def run_dir(made, measured, tmp_path_factory):
     return folder
 
 
-def test_the_report_holds_no_markup_of_theirs(run_dir):
+def test_report_contains_no_foreign_markup(run_dir):
     from bs4 import BeautifulSoup
 
     page = BeautifulSoup((run_dir / "index.html").read_text(encoding="utf-8"), "html.parser")
     assert len(page("script")) == 1 and len(page("style")) == 1
     assert page(["iframe", "form", "base", "object", "svg", "textarea", "template"]) == []
-    # The page's own icon, of nothing.
+    # The page's own empty icon.
     assert [link["href"] for link in page("link")] == ["data:,"]
     assert [a for a in page("a") if not re.match("#|tables/|notebooks/|run.json$", a["href"])] == []
     assert [t for t in page(True) if any(name.startswith("on") for name in t.attrs)] == []

@@ -1,6 +1,6 @@
 """Captions labelled by hand, how well the gender indicators agree with them, and the arithmetic of it.
 
-``indicator_labels.md`` says how captions were chosen and read, and what the columns of ``indicator_labels.csv`` are.
+``indicator_labels.md`` describes the selection of captions and the columns of ``indicator_labels.csv``.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ _LABELS = Path(__file__).parent / "indicator_labels.csv"
 
 
 def labels(split: str) -> pd.DataFrame:
-    """Return the labels of one split, ``dev`` or ``test``, one row a caption."""
+    """Return the labels of one split, ``dev`` or ``test``, one row per caption."""
     table = pd.read_csv(_LABELS, keep_default_na=False, dtype={"capitals": str})
     return table[table["split"] == split].reset_index(drop=True)
 
 
-def written(
+def write_captions(
     captions: Sequence[str], table: pd.DataFrame, *, capitals: str = "none", persons: bool = False
 ) -> pd.DataFrame:
     """Write rows of :func:`labels` out: text, label, any_word and names (of the text).
@@ -43,14 +43,14 @@ def written(
     """
     rows = []
     for row in table.itertuples():
-        text = _capitalised(captions[row.line - 1], map(int, filter(None, row.capitals.split(";"))), capitals)
+        text = _capitalise(captions[row.line - 1], map(int, filter(None, row.capitals.split(";"))), capitals)
         names = [(*place, False) for place in _places(row.names)]
         if persons:
             names += [(*place, True) for place in _places(row.stand_ins)]
         text, names = _with_persons(text, sorted(names), row, proper=capitals != "none")
         genders = {gender for _, _, gender in names}
         spans = ";".join(f"{start}:{end}:{gender}-name" for start, end, gender in names)
-        rows.append((text, _together(row.label, genders), _together(row.any_word, genders), spans))
+        rows.append((text, _combine_genders(row.label, genders), _combine_genders(row.any_word, genders), spans))
     return pd.DataFrame(rows, columns=["text", "label", "any_word", "names"])
 
 
@@ -60,21 +60,25 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
     Targets are ``any`` (an indicator of either gender), ``female`` and ``male`` (a caption with both has each), and
     ``name``: a name is right where a labelled one of the same gender overlaps it.
     """
-    found = indicators(texts)
-    says = {"any": ("female", "male", "both"), "female": ("female", "both"), "male": ("male", "both")}
+    result = indicators(texts)
+    indicators_by_target = {"any": ("female", "male", "both"), "female": ("female", "both"), "male": ("male", "both")}
     hits: dict[tuple[str, str], list[bool]] = {}
-    for target, said in says.items():
-        ours, true = (column.isin(said).to_numpy() for column in (found["indicator"], labels[against]))
+    for target, values in indicators_by_target.items():
+        ours, true = (column.isin(values).to_numpy() for column in (result["indicator"], labels[against]))
         hits[target, "precision"], hits[target, "recall"] = list(true[ours]), list(ours[true])
     hits["name", "precision"], hits["name", "recall"] = [], []
-    for ours, true in zip(found["spans"], labels["names"], strict=True):
-        mine, theirs = [s for s in parse_spans(ours) if s.kind == "name"], parse_spans(true)
-        for statistic, some, others in (("precision", mine, theirs), ("recall", theirs, mine)):
+    for ours, true in zip(result["spans"], labels["names"], strict=True):
+        found_names, labelled_names = [s for s in parse_spans(ours) if s.kind == "name"], parse_spans(true)
+        for statistic, candidates, references in (
+            ("precision", found_names, labelled_names),
+            ("recall", labelled_names, found_names),
+        ):
             hits["name", statistic] += [
-                any(s.start < o.end and o.start < s.end and s.gender == o.gender for o in others) for s in some
+                any(s.start < o.end and o.start < s.end and s.gender == o.gender for o in references)
+                for s in candidates
             ]
     rows = pd.DataFrame(hits.keys(), columns=["target", "statistic"])
-    count, n = (pd.Series([of(right) for right in hits.values()]) for of in (sum, len))
+    count, n = (pd.Series([aggregate(right) for right in hits.values()]) for aggregate in (sum, len))
     low, high = wilson_interval(count, n)
     return rows.assign(value=100 * count / n, ci_low=100 * low, ci_high=100 * high, count=count, n=n)
 
@@ -85,11 +89,11 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
     for split in SPLITS:
         table = labels(split)
         for against, capitals, persons in WAYS:
-            texts = written(captions, table, capitals=capitals, persons=persons)
+            texts = write_captions(captions, table, capitals=capitals, persons=persons)
             rows = evaluate(texts["text"].tolist(), texts, against=against)
             rows = rows[(rows["target"] != "name") | (against == "label")]
-            said = {"split": split, "against": against, "capitals": capitals, "persons": persons}
-            parts.append(pd.DataFrame(said, index=rows.index).join(rows))
+            values = {"split": split, "against": against, "capitals": capitals, "persons": persons}
+            parts.append(pd.DataFrame(values, index=rows.index).join(rows))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -98,12 +102,12 @@ def _places(cell: str) -> list[tuple[int, int, str]]:
     return [(int(start), int(end), gender.removesuffix("-name")) for start, end, gender in parts]
 
 
-def _together(label: str, genders: set[str]) -> str:
-    said = genders | ({"female", "male"} if label == "both" else {label} - {"none"})
-    return "both" if len(said) == 2 else next(iter(said), "none")
+def _combine_genders(label: str, genders: set[str]) -> str:
+    values = genders | ({"female", "male"} if label == "both" else {label} - {"none"})
+    return "both" if len(values) == 2 else next(iter(values), "none")
 
 
-def _capitalised(caption: str, places: Sequence[int], capitals: str) -> str:
+def _capitalise(caption: str, places: Sequence[int], capitals: str) -> str:
     if capitals == "none":
         return caption
     letters = list(caption)
@@ -130,8 +134,8 @@ def _with_persons(text: str, places: Sequence, row, *, proper: bool) -> tuple[st
             digest = hashlib.blake2b(f"0:{row.line}:{start}".encode(), digest_size=8).digest()
             number = int.from_bytes(digest)
             gender = ("female", "male")[number % 2] if gender == "any" else gender
-            some = _persons(row.split, gender)
-            part = some[(number >> 8) % len(some)]
+            candidates = _persons(row.split, gender)
+            part = candidates[(number >> 8) % len(candidates)]
             part = part if proper else part.lower()
         out += text[last:start]
         spans.append((len(out), len(out) + len(part), gender))
@@ -142,7 +146,7 @@ def _with_persons(text: str, places: Sequence, row, *, proper: bool) -> tuple[st
 # -- tests -------------------------------------------------------------------------------------------------------
 
 
-def test_precision_and_recall_by_hand():
+def test_evaluate_precision_and_recall_by_hand():
     texts = [
         "a man and a woman",  # found: both
         "Emma Watson",  # found: female, by name
@@ -168,14 +172,14 @@ def test_precision_and_recall_by_hand():
     np.testing.assert_allclose(rows[["value", "ci_low", "ci_high", "count", "n"]].T, [*expected, count, n], atol=1e-9)
 
 
-def test_what_was_measured_is_measured_again(root):
-    again = agreement(gcc.captions(root))
-    committed = error_rates()
-    assert committed.columns.tolist() == again.columns.tolist()
-    pd.testing.assert_frame_equal(committed, again, check_dtype=False, atol=1e-3)
+def test_agreement_matches_committed_error_rates(root):
+    recomputed = agreement(gcc.captions(root))
+    committed_rates = error_rates()
+    assert committed_rates.columns.tolist() == recomputed.columns.tolist()
+    pd.testing.assert_frame_equal(committed_rates, recomputed, check_dtype=False, atol=1e-3)
 
 
-def test_the_rule_is_as_good_as_was_said():
+def test_committed_error_rates_meet_limits():
     rows = error_rates()
     rows = rows.set_index(["split", "against", "capitals", "persons", "target", "statistic"]).sort_index()
     # With capitals and names: at least 94 of 100 names found are right, at least 3 of 4 are found (95% limits).
@@ -186,11 +190,11 @@ def test_the_rule_is_as_good_as_was_said():
         assert rows.loc[("test", "label", capitals, False, "name", "precision"), "n"] == 0
         for statistic in ("precision", "recall"):
             assert rows.loc[("test", "label", capitals, False, "any", statistic), "ci_low"] > 90
-    shown = rule.agreement("test")
-    assert shown.columns.tolist() == ["captions", "found", "precision", "recall"]
-    assert len(shown) == 6 * 4 + 3
-    cell = shown.query("captions == 'with names and capitals' and found == \"persons' names\"").iloc[0]
+    displayed = rule.agreement("test")
+    assert displayed.columns.tolist() == ["captions", "found", "precision", "recall"]
+    assert len(displayed) == 6 * 4 + 3
+    cell = displayed.query("captions == 'with names and capitals' and found == \"persons' names\"").iloc[0]
     assert cell["precision"].endswith(f", n = {name.loc['precision', 'n']}") and "% (" in cell["recall"]
-    assert shown["precision"].eq("none to count").sum() == 4
+    assert displayed["precision"].eq("none to count").sum() == 4
     with pytest.raises(ParameterError, match="split is 'all'"):
         rule.agreement("all")

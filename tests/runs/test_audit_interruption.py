@@ -1,4 +1,4 @@
-"""An audit that is killed again and again ends with the tables of one that was left alone."""
+"""An audit that is killed several times ends with the tables of an uninterrupted one."""
 
 import json
 import os
@@ -21,13 +21,17 @@ FEW = ("paired.n_occupations=1", "paired.power_samples=1", "paired.single_images
 
 
 class Audit:
-    """One audit of few images, started in a process of its own again and again."""
+    """One audit of few images, started several times, each time in its own process."""
 
     def __init__(self, root, folder):
-        given = [*FEW, f"notebooks=[{', '.join(NOTEBOOKS)}]", "bootstrap_replicates=200", "jobs=2"]
-        given += [f"compute.cache={folder / 'store'}"]
+        overrides = [*FEW, f"notebooks=[{', '.join(NOTEBOOKS)}]", "bootstrap_replicates=200", "jobs=2"]
+        overrides += [f"compute.cache={folder / 'store'}"]
         words = ["audit", "world", "--preset", "quick", "--name", "a", "--outputs", str(folder / "outputs")]
-        words += ["--notebooks-dir", str(root / "notebooks"), *(w for one in given for w in ("--set", one))]
+        words += [
+            "--notebooks-dir",
+            str(root / "notebooks"),
+            *(w for override in overrides for w in ("--set", override)),
+        ]
         self.words = [*words, "--no-progress"]
         self.code = f"import sys; from biaslab.cli import main; sys.exit(main({self.words!r}))"
         self.folder, self.store = folder / "outputs/a", folder / "store"
@@ -38,8 +42,8 @@ class Audit:
 
     def finish(self):
         process = self.start()
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, output
         return self.tables()
 
     def tables(self):
@@ -48,13 +52,11 @@ class Audit:
 
     def left(self):
         """Return how many files the audit has left: shards, and what notebooks write."""
-        # Folders may go while they are looked at.
-        return sum(len(files) for of in (self.store, self.folder) for _, _, files in os.walk(of))
+        # Folders may be deleted while they are listed.
+        return sum(len(files) for parent in (self.store, self.folder) for _, _, files in os.walk(parent))
 
 
-def test_an_audit_killed_at_three_random_moments_ends_with_the_same_tables(
-    root, tmp_path, one_thread, inline, monkeypatch
-):
+def test_audit_killed_three_times_gives_same_tables(root, tmp_path, one_thread, inline, monkeypatch):
     # As in this process, so in others: sums are taken alike.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     calm = Audit(root, tmp_path / "calm")

@@ -1,11 +1,11 @@
-"""Pictures that look like photographs, audited by what pip alone gives, beside what two people say of the same ones."""
+"""Photograph-like images, audited with judges from pip packages, compared with two annotators."""
 
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from photographed import benchmark, needs, pictures
+from photograph_benchmarks import benchmark, pictures, require_package
 
 from biaslab.analyses import custom
 from biaslab.pipeline import Pipeline
@@ -20,24 +20,30 @@ SKINS = ("light", "medium", "dark")
 
 @pytest.fixture(scope="module")
 def halves(root, tmp_path_factory):
-    """Return folders of two models, whose subfolders are skin labels, and what both annotators say of each picture."""
-    needs("yunet")
-    needs("dlib")
+    """Return folders of two models, whose subfolders are skin labels, with both annotators' labels of each image."""
+    require_package("yunet")
+    require_package("dlib")
     folder = pictures(benchmark(root, "_photographs"))
     labels = pd.read_csv(Path(folder, "labels.csv"))
-    one = labels["file"].str.startswith("portraits/") & labels["n_people_a"].eq(1) & labels["n_people_b"].eq(1)
+    single_person = (
+        labels["file"].str.startswith("portraits/") & labels["n_people_a"].eq(1) & labels["n_people_b"].eq(1)
+    )
     same = (labels["gender_a"] == labels["gender_b"]) & (labels["skin_a"] == labels["skin_b"])
-    known = labels[one & same & labels["gender_a"].isin(["female", "male"]) & labels["skin_a"].isin(SKINS)]
+    agreed_labels = labels[
+        single_person & same & labels["gender_a"].isin(["female", "male"]) & labels["skin_a"].isin(SKINS)
+    ]
     to = tmp_path_factory.mktemp("halves")
-    for k, row in enumerate(known.itertuples()):
+    for k, row in enumerate(agreed_labels.itertuples()):
         place = to / ("first", "second")[k % 2] / row.skin_a
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(folder, row.file), place)
-    table = known.assign(model=[("first", "second")[k % 2] for k in range(len(known))], group=known["skin_a"])
+    table = agreed_labels.assign(
+        model=[("first", "second")[k % 2] for k in range(len(agreed_labels))], group=agreed_labels["skin_a"]
+    )
     return to, table
 
 
-def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
+def test_shares_by_skin_label_cover_annotators(halves, tmp_path):
     to, annotators = halves
     settings = {
         "compute": {"cache": str(tmp_path)},
@@ -52,9 +58,9 @@ def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
     women = annotators["gender_a"].eq("female")
     rows = shares[shares["answer"] == "female"].set_index(["model", "group"])
     for (model, group), n in annotators.groupby(["model", "group"]).size().items():
-        own = women[(annotators["model"] == model) & (annotators["group"] == group)]
+        group_women = women[(annotators["model"] == model) & (annotators["group"] == group)]
         row = rows.loc[(model, group)]
-        assert row["n"] <= n and row["ci_low"] <= 100 * own.mean() <= row["ci_high"], (model, group)
+        assert row["n"] <= n and row["ci_low"] <= 100 * group_women.mean() <= row["ci_high"], (model, group)
     for model, whole in annotators.groupby("model"):
         mean = 100 * women[whole.index].groupby(whole["group"]).mean().mean()
         assert rows.loc[(model, "all"), "ci_low"] <= mean <= rows.loc[(model, "all"), "ci_high"], model

@@ -1,4 +1,4 @@
-"""What is needed to try judges on pictures that look like photographs: files of packages, and the pictures."""
+"""Package files and images needed to test judges on photorealistic images."""
 
 import importlib.util
 import sys
@@ -11,8 +11,8 @@ from biaslab.judges import pinned
 from biaslab.judges.pinned import PINNED
 
 
-def needs(name: str) -> None:
-    """Skip the test where the package is not installed that has the file behind a name."""
+def require_package(name: str) -> None:
+    """Skip the test if the package with the named file is not installed."""
     pin = PINNED[name]
     if importlib.util.find_spec(pin.module) is None:
         pytest.skip(f"the package {pin.module} is not installed: {pinned.install_command(name)}")
@@ -23,7 +23,7 @@ def benchmark(root: Path, name: str):
     file = root / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"_{name}", file)
     module = importlib.util.module_from_spec(spec)
-    # What it has in common with others lies beside it, as where it is run.
+    # Benchmarks import shared modules from their own folder.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(file.parent), *sys.path])
         spec.loader.exec_module(module)
@@ -31,7 +31,7 @@ def benchmark(root: Path, name: str):
 
 
 def pictures(module) -> Path:
-    """Return the folder of a benchmark's pictures; skip the test where they are not beside the project."""
+    """Return the folder of a benchmark's images; skip the test if they are not next to the project."""
     try:
         return module.folder()
     except MissingInputError as error:

@@ -1,4 +1,4 @@
-"""Notebooks that installed packages bring, with the tables and texts that these save and show."""
+"""Notebooks of installed packages, with the tables and texts that they declare."""
 
 import sys
 from unittest.mock import Mock
@@ -29,23 +29,25 @@ TEXTS = "figures:\n  guest_shades: {title: Shades, caption: 'Bars with {level} i
 
 @pytest.fixture
 def install(tmp_path, monkeypatch, write_notebook):
-    """Return a function that installs a package which brings notebooks, and returns its folder."""
+    """Return a function that installs a package with notebooks and returns its folder."""
     sites = []
 
     def installed(name="guest", *notebooks, code="", **files):
         site = tmp_path / "site" / name
-        folder, told = site / name / "inner", site / f"{name}-1.0.dist-info"
+        folder, metadata_folder = site / name / "inner", site / f"{name}-1.0.dist-info"
         folder.mkdir(parents=True)
-        told.mkdir()
+        metadata_folder.mkdir()
         (folder.parent / "__init__.py").touch()
         (folder / "__init__.py").write_text(code, encoding="utf-8")
         for key, text in files.items():
             (folder / f"{key}.yaml").write_text(text, encoding="utf-8")
         for notebook in notebooks:
             write_notebook(folder / "notebooks" / f"{notebook}.ipynb", PARAMETERS, title=f"Of {name}")
-        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        (metadata_folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8"
+        )
         entry = f"[{plugins.NOTEBOOKS}]\n{name} = {name}.inner\n"
-        (told / "entry_points.txt").write_text(entry, encoding="utf-8")
+        (metadata_folder / "entry_points.txt").write_text(entry, encoding="utf-8")
         monkeypatch.syspath_prepend(site)
         sites.append(name)
         return folder
@@ -65,8 +67,8 @@ def project(tmp_path, write_notebook):
     return root
 
 
-def load(project, *patterns, **given):
-    return params.load(project / "params/mine.yaml", notebooks=patterns or ["guest/*", "paradox/*"], **given)
+def load(project, *patterns, **options):
+    return params.load(project / "params/mine.yaml", notebooks=patterns or ["guest/*", "paradox/*"], **options)
 
 
 def ids(loaded):
@@ -76,7 +78,7 @@ def ids(loaded):
 # -- notebooks ---------------------------------------------------------------------------------------------
 
 
-def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_path, monkeypatch):
+def test_load_merges_package_and_user_notebooks(install, project, tmp_path, monkeypatch):
     folder = install("guest", "guest/1_first", "paradox/0_other")
     monkeypatch.chdir(tmp_path)
     loaded = load(project)
@@ -84,26 +86,26 @@ def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_pat
     assert ids(loaded) == ["paradox/0_other", "paradox/1_mine", "guest/1_first"]
     assert [notebook.title for notebook in loaded.selected] == ["Of guest", "Mine", "Of guest"]
     assert loaded.selected[0].path == folder / "notebooks/paradox/0_other.ipynb"
-    # Its parameters are keys of the file, and its code is not loaded to say so.
+    # Its parameters are keys of the file, and its code is not imported for this.
     assert load(project, overrides=["guest_only=2"]).values == {"guest_only": 2}
     assert "guest.inner" not in sys.modules
 
 
-def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_path):
+def test_package_notebooks_require_matching_pattern(install, project, tmp_path):
     folder = install("guest", "guest/1_first")
     assert ids(load(project, "*")) == ["paradox/1_mine"]
     assert ids(load(project, "*", "g*")) == ["paradox/1_mine", "guest/1_first"]
     # Wherever the user's notebooks are.
     loaded = load(project, "g*", notebooks_dir=project / "notebooks")
     assert ids(loaded) == ["guest/1_first"]
-    # So that `biaslab.io.places.project_root` is the user's project in its kernel as well; neither is told.
+    # So that `biaslab.io.places.project_root` is the user's project in its kernel as well; both are redacted.
     assert loaded.selected[0].folder == project / "notebooks"
     private = runner._private_texts(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 
 @pytest.mark.long
-def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_notebook):
+def test_run_executes_package_notebook(install, project, tmp_path, monkeypatch, write_notebook):
     folder = install("guest", tables=TABLES, texts=TEXTS)
     write_notebook(
         folder / "notebooks/guest/1_first.ipynb",
@@ -119,11 +121,11 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     assert record["status"] == "ok", record["notebooks"]
     (table,) = record["tables"]
     assert (table["name"], table["title"]) == ("guest_shades", "Shades")
-    written = tables.read(tmp_path / "outputs/mine" / table["file"], "guest_shades")
-    assert written.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
+    saved_table = tables.read(tmp_path / "outputs/mine" / table["file"], "guest_shades")
+    assert saved_table.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
 
 
-def test_a_package_that_is_missing_is_named_and_hides_no_other(install, project, caplog):
+def test_load_missing_package_is_logged_and_skipped(install, project, caplog):
     folder = install("guest", "guest/1_first")
     install("other", "other/1_first")
     folder.rename(folder.with_name("moved"))
@@ -131,7 +133,7 @@ def test_a_package_that_is_missing_is_named_and_hides_no_other(install, project,
     assert "The package guest.inner, which should contain the notebooks 'guest', is missing" in caplog.text
 
 
-def test_no_code_of_a_package_runs_where_its_notebooks_are_looked_up(install, project):
+def test_load_does_not_import_package(install, project):
     folder = install("guest", "guest/1_first")
     (folder.parent / "__init__.py").write_text("raise SystemExit(3)")
     assert ids(load(project)) == ["paradox/1_mine", "guest/1_first"]
@@ -140,26 +142,26 @@ def test_no_code_of_a_package_runs_where_its_notebooks_are_looked_up(install, pr
 # -- tables and texts --------------------------------------------------------------------------------------
 
 
-def test_what_its_notebooks_save_and_show_is_declared(install):
+def test_package_tables_and_texts_are_declared(install):
     assert tables.schema("guest_shades").columns == ()
-    own = set(tables.schemas())
+    own_tables = set(tables.schemas())
     folder = install("guest", tables=TABLES, texts=TEXTS)
-    assert set(tables.schemas()) == own | {"guest_shades"}
+    assert set(tables.schemas()) == own_tables | {"guest_shades"}
     declared = tables.schema("guest_shades")
     # A column of its own, one that papers share, and one of this table.
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
     assert texts.of_figure("guest_shades", {"level": "95%"}) == ("Shades", "Bars with 95% intervals.")
     # It counts for what was computed earlier.
-    before = resume.declarations_digest()
+    earlier_digest = resume.declarations_digest()
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    assert resume.declarations_digest() != before
+    assert resume.declarations_digest() != earlier_digest
 
 
 @pytest.mark.parametrize(
     ("name", "texts_of", "by"),
     [("guest_shades", "other_shades", "other.inner"), ("paradox_percent_female", "paradox_scatter", "biaslab")],
 )
-def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
+def test_duplicate_declarations_are_refused(install, name, texts_of, by):
     if by != "biaslab":
         install("other", tables=TABLES, texts=TEXTS.replace("guest_shades", texts_of))
     install("guest", tables=TABLES.replace("guest_shades", name), texts=TEXTS.replace("guest_shades", texts_of))
@@ -170,7 +172,7 @@ def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
         texts.figures()
 
 
-# -- what they take beyond measured tables -----------------------------------------------------------------
+# -- inputs other than measured tables ----------------------------------------------------------------------
 
 WORK = """
 asked = []
@@ -190,17 +192,17 @@ def work(notebook, pipeline):
 """
 
 
-def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
+def test_work_is_queried_from_owning_package(install):
     install("guest", "guest/1_first", "guest/2_second", code=WORK)
     install("other", "guest/3_third")
-    asked = ("guest/1_first", "guest/2_second", "guest/3_third", "paradox/4_baseline")
-    found = [[work.pipeline for work in jobs.work(name, "the pipeline")] for name in asked]
-    assert found == [["the pipeline"], [], [], []]
-    # It is asked about its own notebooks alone.
+    notebook_ids = ("guest/1_first", "guest/2_second", "guest/3_third", "paradox/4_baseline")
+    works = [[work.pipeline for work in jobs.work(name, "the pipeline")] for name in notebook_ids]
+    assert works == [["the pipeline"], [], [], []]
+    # It is called with its own notebooks only.
     assert sys.modules["guest.inner"].asked == ["guest/1_first", "guest/2_second"]
 
 
-def test_shares_of_a_run_compute_it(install):
+def test_compute_pipeline_runs_package_work(install):
     install("guest", "guest/1_first", code=WORK)
     work = Mock(
         **{"first.side_effect": UnfinishedError("it is left"), "second.side_effect": MissingInputError("None.")}
@@ -216,7 +218,7 @@ def test_shares_of_a_run_compute_it(install):
     work.second.assert_called_once_with()
 
 
-def test_code_that_cannot_be_loaded_is_named(install):
+def test_work_import_error_names_package(install):
     install("guest", "guest/1_first", code="import nothing_of_this_name")
     with pytest.raises(ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"):
         list(jobs.work("guest/1_first", None))

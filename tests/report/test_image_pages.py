@@ -1,4 +1,4 @@
-"""Strips of pictures and a page a model: which are chosen, what is said of them, how large they are."""
+"""Strips of images and one page per model: selection, labels and sizes of images."""
 
 import base64
 import io
@@ -26,26 +26,26 @@ def _person(image, group, gender, p, status="judged", **more):
     return who | {"gender": gender, "probability_female": p, "status": status} | more
 
 
-def _drawn(people, images, **more):
+def _model_images(people, images, **more):
     whole = {"paper": "custom", "kind": "custom", "title": "custom prompts", "model": "model a", **more}
     return image_pages.ModelImages(**whole, people=pd.DataFrame(people), images=images)
 
 
 @pytest.fixture
 def nurses_and_pilots():
-    """Twelve nurses of whom nine are seen as women, two pilots of whom one is, and a poet whom nobody sees."""
+    """Twelve nurses, nine classified as female, two pilots, one classified as female, and an undetected poet."""
     people = [_person(f"n{k}", "nurse", "female", 0.9 - k / 100) for k in range(9)]
     people += [_person(f"n{9 + k}", "nurse", "male", 0.3 - k / 10) for k in range(2)]
     people += [_person("n11", "nurse", "", 0.5, "uncertain")]
     people += [_person("p0", "pilot", "male", 0.1), _person("p1", "pilot", "female", 0.8)]
     people += [_person("x0", "poet", "", np.nan, "no_face")]
     ids = [row["image_id"] for row in people]
-    # The order in which images come decides nothing.
+    # The result is independent of the order of images.
     rows = np.random.default_rng(0).permutation(len(people))
-    return _drawn([people[k] for k in rows], ArrayImages([_noise(k) for k in range(len(ids))], ids))
+    return _model_images([people[k] for k in rows], ArrayImages([_noise(k) for k in range(len(ids))], ids))
 
 
-def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and_pilots):
+def test_strips_show_images_from_female_to_male(nurses_and_pilots):
     (strip,) = image_pages.strips([nurses_and_pilots])
     nurse, pilot = strip["rows"]
     assert (strip["model"], strip["groups"], strip["images"]) == ("model a", 3, 15)
@@ -66,37 +66,41 @@ def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and
     assert pilot["share"]["percent"] == 50
 
 
-def test_people_beside_one_another_are_marked_from_left_to_right():
+def test_strips_mark_people_from_left_to_right():
     people = [_person("i", "cook", "male", 0.2, position=2), _person("i", "nurse", "female", 0.7, tone=3.0)]
-    (strip,) = image_pages.strips([_drawn(people, ArrayImages([_noise(0)], ["i"]))])
+    (strip,) = image_pages.strips([_model_images(people, ArrayImages([_noise(0)], ["i"]))])
     assert [row["group"] for row in strip["rows"]] == ["nurse", "cook"]
     for row in strip["rows"]:
-        (one,) = row["pictures"]
-        assert one["marks"] == ["f", "m"] and one["group"] == "nurse and cook"
-        assert one["said"].startswith("perceived as female (probability 0.70), skin tone 3 of 10; perceived as male")
+        (image_entry,) = row["pictures"]
+        assert image_entry["marks"] == ["f", "m"] and image_entry["group"] == "nurse and cook"
+        assert image_entry["said"].startswith(
+            "perceived as female (probability 0.70), skin tone 3 of 10; perceived as male"
+        )
 
 
-def test_what_strips_leave_out_stands_on_the_models_page(tmp_path):
+def test_write_model_includes_images_omitted_from_strips(tmp_path):
     people = [_person("a", "cook", "male", 0.1, apart=False), _person("b", "a woman", "female", 0.9, apart=True)]
-    drawn = _drawn(people, ArrayImages([_noise(0), _noise(1)], ["a", "b"]))
-    (strip,) = image_pages.strips([drawn])
+    model_images = _model_images(people, ArrayImages([_noise(0), _noise(1)], ["a", "b"]))
+    (strip,) = image_pages.strips([model_images])
     assert [row["group"] for row in strip["rows"]] == ["cook"]
-    told = image_pages.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
-    assert told == {"images": 2, "shown": 2, "side": 256}
+    summary = image_pages.write_model(tmp_path / "m.html", "model a", [model_images], index="../index.html")
+    assert summary == {"images": 2, "shown": 2, "side": 256}
 
 
-def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
+def test_write_model_escapes_hostile_names(tmp_path):
     people = [
         _person("a", HOSTILE, "female", 0.9, tone=4.0, prompt=HOSTILE),
         _person("b", "cook", "", np.nan, "no_face"),
         _person("c", "cook", "", np.nan, "unreadable"),
     ]
     images = ArrayImages([_noise(0), _noise(1), UnreadableImage("damaged")], list("abc"))
-    image_pages.write_model(tmp_path / "m.html", HOSTILE, [_drawn(people, images)], index="../index.html")
+    image_pages.write_model(tmp_path / "m.html", HOSTILE, [_model_images(people, images)], index="../index.html")
     page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
     assert HOSTILE in page.title.get_text() and HOSTILE in page.h1.get_text()
-    shown = [image for image in page("img") if image.get("src")]
-    assert len(shown) == 2 and all(image["src"].startswith("data:image/webp;base64,") for image in shown)
+    visible_images = [image for image in page("img") if image.get("src")]
+    assert len(visible_images) == 2 and all(
+        image["src"].startswith("data:image/webp;base64,") for image in visible_images
+    )
     assert page.find(class_="none").get_text() == "unreadable"
     assert page.find("button", class_="picture")["data-prompt"] == HOSTILE
     chosen = {s["data-by"]: [o.get_text() for o in s("option")[1:]] for s in page("select")}
@@ -109,47 +113,49 @@ def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
 
 
 @pytest.mark.long
-def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypatch):
+def test_strips_image_size_fits_budget_without_upscaling(monkeypatch):
     images = ArrayImages([_noise(k, 300) for k in range(8)])
-    drawn = _drawn([_person(str(k), "cook", "male", 0.1) for k in range(8)], images)
+    model_images = _model_images([_person(str(k), "cook", "male", 0.1) for k in range(8)], images)
     sizes = {}
-    for room in (10_000_000, 120_000, 20_000, 1):
-        monkeypatch.setattr(image_pages, "STRIP_BYTES", room)
-        (strip,) = image_pages.strips([drawn])
+    for budget in (10_000_000, 120_000, 20_000, 1):
+        monkeypatch.setattr(image_pages, "STRIP_BYTES", budget)
+        (strip,) = image_pages.strips([model_images])
         data = [base64.b64decode(p["source"].partition(",")[2]) for p in strip["rows"][0]["pictures"]]
-        sizes[room] = Image.open(io.BytesIO(data[0])).size[0]
-        assert sum(map(len, data)) <= room or sizes[room] == 48
+        sizes[budget] = Image.open(io.BytesIO(data[0])).size[0]
+        assert sum(map(len, data)) <= budget or sizes[budget] == 48
     assert list(sizes.values()) == sorted(sizes.values(), reverse=True) and sizes[10_000_000] == 256
-    small = _drawn([_person("0", "cook", "male", 0.1)], ArrayImages([_noise(0, 20)]))
+    small = _model_images([_person("0", "cook", "male", 0.1)], ArrayImages([_noise(0, 20)]))
     (strip,) = image_pages.strips([small])
     data = base64.b64decode(strip["rows"][0]["pictures"][0]["source"].partition(",")[2])
     assert Image.open(io.BytesIO(data)).size == (20, 20)
 
 
-def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkeypatch):
+def test_write_model_above_limit_shows_first_of_each_group(tmp_path, monkeypatch):
     monkeypatch.setattr(image_pages, "MAX_IMAGES", 5)
     people = [_person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)]
     ids = [row["image_id"] for row in people]
-    drawn = _drawn(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))
-    told = image_pages.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
-    assert told["images"] == 8 and told["shown"] == 5
+    model_images = _model_images(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))
+    summary = image_pages.write_model(tmp_path / "m.html", "model a", [model_images], index="../index.html")
+    assert summary["images"] == 8 and summary["shown"] == 5
     page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
     assert [item["data-groups"] for item in page(class_="item")] == ["a"] * 3 + ["b"] * 2
     assert "5 of 8 images" in page.find(class_="byline").get_text()
 
 
-def _run(folder, drawn, **more):
+def _run(folder, model_images, **more):
     (folder / "pictures").mkdir()
-    told = image_pages.write_model(folder / "pictures/model-1.html", drawn.model, [drawn], index="../index.html")
-    strips = image_pages.strips([drawn])
+    summary = image_pages.write_model(
+        folder / "pictures/model-1.html", model_images.model, [model_images], index="../index.html"
+    )
+    strips = image_pages.strips([model_images])
     (folder / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
-    models = [{"model": drawn.model, "page": "pictures/model-1.html", **told}]
-    said = {"pictures": {"strips": "pictures/strips.json", "models": models}, **more}
-    (folder / "run.json").write_text(json.dumps(said), encoding="utf-8")
+    models = [{"model": model_images.model, "page": "pictures/model-1.html", **summary}]
+    record = {"pictures": {"strips": "pictures/strips.json", "models": models}, **more}
+    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
     return strips
 
 
-def test_a_run_shows_what_was_drawn_after_its_findings(tmp_path, nurses_and_pilots):
+def test_report_shows_strips_after_findings(tmp_path, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots, findings=[{"question": "Q?", "answer": "A.", "main": True}])
     page = BeautifulSoup(build(tmp_path, {}).read_text(encoding="utf-8"), "html.parser")
     assert page.main.section["id"] == "findings"
@@ -167,7 +173,7 @@ def test_a_run_shows_what_was_drawn_after_its_findings(tmp_path, nurses_and_pilo
         '{"strips": [{"paper": "p", "called": "c", "model": "m", "groups": 1, "images": 1, "rows": [3]}]}',
     ],
 )
-def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilots, broken):
+def test_report_invalid_strips_are_omitted(tmp_path, nurses_and_pilots, broken):
     strips = _run(tmp_path, nurses_and_pilots)
     strips[0]["rows"][0]["pictures"][0]["source"] = "https://example.org/x.png"
     (tmp_path / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
@@ -179,7 +185,7 @@ def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilot
 
 
 @pytest.mark.long
-def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit, nurses_and_pilots):
+def test_model_page_supports_keyboard_and_filters(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
     page = visit(tmp_path / "pictures/model-1.html")
     page.get_by_label("Judged").select_option("male")
@@ -193,7 +199,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
     page.keyboard.press("ArrowRight")
     second = dialog.locator(".group").inner_text(), dialog.locator(".said").inner_text()
     assert first != second and "perceived as male" in first[1] and "perceived as male" in second[1]
-    assert dialog.get_by_role("button", name="Next picture").is_disabled()
+    assert dialog.get_by_role("button", name="Next image").is_disabled()
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.evaluate("document.activeElement.dataset.said") == second[1]
@@ -203,7 +209,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
 
 
 @pytest.mark.long
-def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
+def test_strip_image_opens_enlarged(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
     page = visit(build(tmp_path, {}))
     page.locator("#drawn button.picture").nth(8).click()
@@ -214,11 +220,11 @@ def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
     assert dialog.locator(".prompt").inner_text() == "a photo of a nurse"
 
 
-def test_a_strip_takes_groups_whose_rows_pictures_fill():
+def test_strips_prefer_groups_with_full_rows():
     sizes = {"a": 9, "b": 2, "c": 8, "d": 12, "e": 1, "f": 8}
     people = [_person(f"{g}{k}", g, "male", 0.1) for g, n in sizes.items() for k in range(n)]
     images = ArrayImages([_noise(0, 8)] * len(people), [row["image_id"] for row in people])
-    (strip,) = image_pages.strips([_drawn(people, images)])
+    (strip,) = image_pages.strips([_model_images(people, images)])
     assert sorted(row["group"] for row in strip["rows"]) == ["a", "c", "d", "f"]
-    (strip,) = image_pages.strips([_drawn([p for p in people if p["group"] in "bce"], images)])
+    (strip,) = image_pages.strips([_model_images([p for p in people if p["group"] in "bce"], images)])
     assert sorted(row["group"] for row in strip["rows"]) == ["b", "c", "e"]

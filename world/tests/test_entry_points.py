@@ -1,4 +1,4 @@
-"""What the embedded world brings to biaslab by its entry points."""
+"""Entry points of the synthetic world in biaslab."""
 
 import pytest
 
@@ -21,17 +21,17 @@ KINDS = {
 }
 
 
-def test_every_folder_of_weights_is_brought_and_knows_drawings():
-    listed = registry.installed().set_index("name")
-    rows = listed[listed["folder"].str.startswith(str(WEIGHTS))]
+def test_installed_lists_all_weights_as_drawings():
+    installed_models = registry.installed().set_index("name")
+    rows = installed_models[installed_models["folder"].str.startswith(str(WEIGHTS))]
     assert rows["kind"].to_dict() == KINDS and {folder.name for folder in WEIGHTS.iterdir()} == set(KINDS)
-    assert set(rows["pictures"]) == {"drawings"} == {listed.loc["world", "pictures"]}
+    assert set(rows["pictures"]) == {"drawings"} == {installed_models.loc["world", "pictures"]}
     assert (rows["card"] == rows["folder"] + "/README.md").all() and rows["megabytes"].between(0.1, 20).all()
     for name, kind in KINDS.items():
         assert registry.resolve(name, kind) == str(WEIGHTS / name)
 
 
-def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_autoencoder():
+def test_resolve_alias_mini_depends_on_design():
     models = {"captions": "mini-sd", "paired": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
     for design, name in (models | {"triplets": "mini-sd-triplets"}).items():
         assert registry.resolve_alias("mini", "text-to-image", design) == name
@@ -42,8 +42,8 @@ def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_au
 
 
 @pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
-def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
-    """Each judge that it names is there, and is of the kind that is asked for."""
+def test_settings_of_models_name_existing_judges(name):
+    """Each named judge exists and has the required kind."""
     settings = registry.settings(name)
     roles = {"faces": "detector", "gender": "clip", "detector": "detector", "vqa": "vqa", "captioner": "captioner"}
     judges = {**settings["judging"], **settings["dalleval"]}
@@ -57,7 +57,7 @@ def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
 
 
 @pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
-def test_settings_of_each_model_name_its_types_of_numbers(cpuinfo, name):
+def test_settings_of_models_fix_dtype(cpuinfo, name):
     # A processor on which "auto" is bfloat16.
     cpuinfo("fpu avx512f amx_bf16 amx_tile", "GenuineIntel")
     settings = Pipeline(name, Settings()).settings
@@ -65,8 +65,8 @@ def test_settings_of_each_model_name_its_types_of_numbers(cpuinfo, name):
     assert Pipeline(name, Settings(generation={"dtype": "bfloat16"})).settings.generation.dtype == "bfloat16"
 
 
-def test_what_pages_say_of_plants_is_what_the_world_plants():
-    """The words stand as texts, so that naming a model loads nothing of the world."""
+def test_describe_planted_effects_match_world():
+    """The descriptions are plain texts, so that naming a model imports nothing of the world."""
     from biaslab.papers.paired.prompts import sentence
     from biaslab_world.pairs import FORMS
     from biaslab_world.triplets import SKEWS

@@ -1,4 +1,4 @@
-"""The output of img2dataset, read: images by URL, and why others have none."""
+"""Reading the output of img2dataset: images by URL, and the status of missing ones."""
 
 import io
 import os
@@ -15,13 +15,13 @@ from biaslab.hub.image_sources import UnreadableImage
 
 
 def jpeg(colour):
-    whole = io.BytesIO()
-    Image.new("RGB", (9, 6), colour).save(whole, "JPEG", quality=95)
-    return whole.getvalue()
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 6), colour).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
 
 
 RED, BLUE = jpeg((200, 20, 30)), jpeg((10, 20, 200))
-# Messages as img2dataset 1.47 wrote them, and what they stand for.
+# Messages of img2dataset 1.47, and their statuses.
 MESSAGES = {
     "HTTP Error 404: Not Found": "not_found",
     "HTTP Error 410: Gone": "gone",
@@ -43,7 +43,7 @@ MESSAGES = {
 }
 
 
-def asked(*urls):
+def captions_of(*urls):
     return pd.DataFrame({"caption_id": [f"c{n}" for n in range(len(urls))], "url": list(urls)}, dtype=object)
 
 
@@ -52,59 +52,59 @@ def kind(request):
     return request.param
 
 
-def test_images_are_found_by_url_and_failures_have_an_outcome(kind, tmp_path):
+def test_fetched_images_are_found_by_url_with_status(kind, tmp_path):
     first = {"http://a/red": RED, **{f"http://b/{n}": message for n, message in enumerate(MESSAGES)}}
     folder = write(tmp_path / "out", kind, [first, {"http://a/blue": BLUE}])
     urls = [" http://a/blue\n", *list(first)[1:], "http://a/red", "http://a/red", "http://never/asked", "", None]
-    images = FetchedImages(folder, asked(*urls))
+    images = FetchedImages(folder, captions_of(*urls))
     table = images.table.set_index("image_id")
     assert list(table.index) == [f"c{n}" for n in range(len(urls))]
     assert table["status"].tolist() == ["ok", *MESSAGES.values(), "ok", "ok", "missing", "no_url", "no_url"]
     assert table["detail"].tolist()[1:4] == list(MESSAGES)[:3]
     assert table.loc["c0", ["width", "original_width", "shard"]].tolist() == [9, 90, "00001"]
-    read = dict(zip(table.index, images.read(list(table.index)), strict=True))
+    images_read = dict(zip(table.index, images.read(list(table.index)), strict=True))
     for name, colour in (("c0", (10, 20, 200)), ("c18", (200, 20, 30)), ("c19", (200, 20, 30))):
-        assert read[name].shape == (6, 9, 3) and np.abs(read[name].astype(int) - colour).max() < 12
-    assert {name: image.reason for name, image in read.items() if isinstance(image, UnreadableImage)} == {
+        assert images_read[name].shape == (6, 9, 3) and np.abs(images_read[name].astype(int) - colour).max() < 12
+    assert {name: image.reason for name, image in images_read.items() if isinstance(image, UnreadableImage)} == {
         name: outcome for name, outcome in table["status"].items() if outcome != "ok"
     }
     assert images.read(["nobody"]) == [UnreadableImage("missing")]
 
 
-def test_of_several_rows_of_a_url_one_with_an_image_counts(kind, tmp_path):
-    twice = [
+def test_fetched_images_prefer_row_with_image(kind, tmp_path):
+    repeated = [
         {"http://a/1": RED, "http://a/2": "timed out"},
         {"http://a/1": "timed out", "http://a/2": "image too small"},
     ]
-    images = FetchedImages(write(tmp_path, kind, twice), asked("http://a/1", "http://a/2"))
+    images = FetchedImages(write(tmp_path, kind, repeated), captions_of("http://a/1", "http://a/2"))
     assert images.table["status"].tolist() == ["ok", "failed_to_resize"]
 
 
-def test_the_digest_follows_from_captions_and_images(kind, tmp_path):
-    captions = asked("http://a/1", "http://a/2")
-    one = {"http://a/1": RED, "http://a/2": "timed out"}
-    digest = FetchedImages(write(tmp_path / "1", kind, [one]), captions).digest
-    parts = write(tmp_path / "2", kind, [one, {"http://a/2": "HTTP Error 410: Gone"}])
+def test_fetched_digest_follows_captions_and_images(kind, tmp_path):
+    captions = captions_of("http://a/1", "http://a/2")
+    shard = {"http://a/1": RED, "http://a/2": "timed out"}
+    digest = FetchedImages(write(tmp_path / "1", kind, [shard]), captions).digest
+    parts = write(tmp_path / "2", kind, [shard, {"http://a/2": "HTTP Error 410: Gone"}])
     assert FetchedImages(parts, captions).digest != digest
     # Other shards change no image.
-    parts = write(tmp_path / "3", kind, [{"http://x/": BLUE}, one])
+    parts = write(tmp_path / "3", kind, [{"http://x/": BLUE}, shard])
     assert FetchedImages(parts, captions).digest == FetchedImages(parts, captions[::-1]).digest == digest
-    other = write(tmp_path / "4", kind, [one | {"http://a/1": BLUE}])
-    assert FetchedImages(other, captions).digest != digest
-    assert digest_of(other) != digest_of(parts) == digest_of(parts)
+    other_folder = write(tmp_path / "4", kind, [shard | {"http://a/1": BLUE}])
+    assert FetchedImages(other_folder, captions).digest != digest
+    assert digest_of(other_folder) != digest_of(parts) == digest_of(parts)
 
 
-def test_without_checksums_a_new_file_changes_the_digest(kind, tmp_path):
+def test_fetched_digest_without_checksums_follows_file_time(kind, tmp_path):
     bare = [name for name in COLUMNS if name != "sha256"]
     folder = write(tmp_path, kind, [{"http://a/1": RED}], columns=bare)
-    digest = FetchedImages(folder, asked("http://a/1")).digest
-    assert FetchedImages(folder, asked("http://a/1")).digest == digest
+    digest = FetchedImages(folder, captions_of("http://a/1")).digest
+    assert FetchedImages(folder, captions_of("http://a/1")).digest == digest
     time = (folder / "00000.parquet").stat().st_mtime
     os.utime(folder / "00000.parquet", (time + 5, time + 5))
-    assert FetchedImages(folder, asked("http://a/1")).digest != digest
+    assert FetchedImages(folder, captions_of("http://a/1")).digest != digest
 
 
-def test_images_of_an_unfinished_shard_or_without_a_file_are_missing(kind, tmp_path):
+def test_fetched_images_of_incomplete_shard_are_missing(kind, tmp_path):
     folder = write(tmp_path, kind, [{"http://a/1": RED}, {"http://a/2": BLUE}, {"http://a/3": RED}])
     (folder / "00001_stats.json").unlink()
     if kind == "files":
@@ -112,30 +112,30 @@ def test_images_of_an_unfinished_shard_or_without_a_file_are_missing(kind, tmp_p
     else:
         (folder / "00002.tar").unlink()
     assert [path.stem for path in shards(folder)] == ["00000", "00002"]
-    images = FetchedImages(folder, asked("http://a/1", "http://a/2", "http://a/3"))
+    images = FetchedImages(folder, captions_of("http://a/1", "http://a/2", "http://a/3"))
     assert images.table["status"].tolist() == ["ok", "missing", "missing"]
 
 
-def test_images_that_cannot_be_decoded_are_unreadable(kind, tmp_path):
-    images = FetchedImages(write(tmp_path, kind, [{"u1": b"<html>", "u2": RED[:200]}]), asked("u1", "u2"))
+def test_fetched_images_that_fail_to_decode_are_unreadable(kind, tmp_path):
+    images = FetchedImages(write(tmp_path, kind, [{"u1": b"<html>", "u2": RED[:200]}]), captions_of("u1", "u2"))
     assert images.read(["c0", "c1"]) == [UnreadableImage("not an image"), UnreadableImage("truncated")]
 
 
-def test_damaged_shards_are_errors_that_name_the_file(kind, tmp_path):
+def test_fetched_damaged_shards_are_refused(kind, tmp_path):
     folder = write(tmp_path / "cut", kind, [{"http://a/1": RED}])
     if kind == "webdataset":
         (folder / "00000.tar").write_bytes((folder / "00000.tar").read_bytes()[:700])
         with pytest.raises(InputError, match=r"00000\.tar cannot be read .*run img2dataset again"):
-            FetchedImages(folder, asked("http://a/1"))
+            FetchedImages(folder, captions_of("http://a/1"))
     (folder / "00000.parquet").write_bytes(b"PAR1" * 9)
     with pytest.raises(InputError, match=r"00000\.parquet cannot be read .*run img2dataset again"):
-        FetchedImages(folder, asked("http://a/1"))
-    other = write(tmp_path / "other", kind, [{"http://a/1": RED}], columns=["url", "key"])
+        FetchedImages(folder, captions_of("http://a/1"))
+    other_folder = write(tmp_path / "other", kind, [{"http://a/1": RED}], columns=["url", "key"])
     with pytest.raises(InputError, match=r"no column status, error_message"):
-        FetchedImages(other, asked("http://a/1"))
+        FetchedImages(other_folder, captions_of("http://a/1"))
 
 
-def test_other_folders_are_no_output_of_img2dataset(tmp_path):
+def test_shards_of_other_folders_are_empty(tmp_path):
     (tmp_path / "00000.parquet").write_bytes(b"")
     (tmp_path / "1_stats.json").write_text("{}")
     assert shards(tmp_path) == shards(tmp_path / "gone") == shards("") == shards("download") == []

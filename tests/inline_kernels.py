@@ -1,6 +1,6 @@
-"""A run in one process: in the place of processes and kernels, where what notebooks find is looked at, and not where.
+"""A run in one process: replaces processes and kernels in tests of the results of notebooks.
 
-That each has a process of its own, and its cells a kernel and a page, is told by tests of runs, and of reports.
+Tests of runs and of reports check processes, kernels and pages.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from biaslab.errors import MissingInputError
 
 
 class Kernels:
-    """In the place of ``execution.kernels.Kernels``: calls are made one by one, in this process."""
+    """Replaces ``execution.kernels.Kernels``: calls run one by one, in this process."""
 
     _one = threading.Lock()
 
@@ -24,7 +24,7 @@ class Kernels:
 
     def __enter__(self):
         self._pages = pytest.MonkeyPatch()
-        # Not before: what results and pages come from is told by the functions that make them.
+        # Not earlier: digests of code depend on the functions that build pages.
         self._pages.setattr("biaslab.report.render_notebook", lambda notebook, page, **_: page.touch())
         return self
 
@@ -38,7 +38,7 @@ class Kernels:
 
     @contextlib.contextmanager
     def alone(self):
-        """Let one thread at a time execute what a kernel would, with its environment."""
+        """Let one thread at a time execute the work of a kernel, with its environment."""
         with self._one, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             # As in a process of its own.
             warnings.simplefilter("ignore")
@@ -46,9 +46,9 @@ class Kernels:
                 patch.setenv(name, value)
             yield
 
-    def call(self, log, function, *given):
+    def call(self, log, function, *arguments):
         with self.alone():
-            return function(*given)
+            return function(*arguments)
 
 
 def run(notebook: Path, parameters: dict) -> None:
@@ -62,7 +62,7 @@ def run(notebook: Path, parameters: dict) -> None:
 
 
 def executed(job, target: Path, running: Kernels) -> str:
-    """Run a job's notebook, and return what went wrong, in the place of ``execute._papermill``."""
+    """Run a job's notebook and return its error; replaces ``execute._papermill``."""
     target.write_bytes(job.notebook.path.read_bytes())
     try:
         with running.alone(), contextlib.chdir(job.notebook.path.parent):

@@ -1,4 +1,4 @@
-"""The embedded judges on drawn people whose truth is known, by the names that users write."""
+"""The embedded judges on drawn people with ground truth, by the names that users write."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from biaslab.judges.registry import parse
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
+def test_embedded_judges_classify_clear_people_and_ignore_objects(tmp_path):
     from biaslab_world.art import DECOYS
     from biaslab_world.render import render
     from biaslab_world.scene import sample_scene
@@ -24,15 +24,15 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
         (parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")),
         ResultCache(tmp_path),
     )
-    judged, nobody = (
+    person_rows, object_rows = (
         judge_people(images, images.table[["image_id"]].assign(position=1), *judges, cache=cache, progress=False)
         for images in (people, things)
     )
     clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
     assert len(clear) > 60
-    answers = calibration.gender_confusion({"renders": judged.assign(occupation="nurse")}, {"truth": clear})
-    found = calibration.error(answers, paper="paradox")
-    of_all = found[found["subject"] == "all"].set_index("measure")["value"]
+    answers = calibration.gender_confusion({"renders": person_rows.assign(occupation="nurse")}, {"truth": clear})
+    result = calibration.error(answers, paper="paradox")
+    of_all = result[result["subject"] == "all"].set_index("measure")["value"]
     assert (of_all[["sensitivity", "specificity"]] >= 97).all()
     assert (of_all[["classified_female", "classified_male"]] >= 85).all()
-    assert (nobody["n_faces"] == 0).mean() >= 0.95
+    assert (object_rows["n_faces"] == 0).mean() >= 0.95

@@ -1,11 +1,11 @@
-"""Judges that answer as the pixels of an image tell them."""
+"""Judges whose answers are read from the first pixel of an image."""
 
 from biaslab.judges.faces import Face, FaceDetector
 from biaslab.judges.judge import Answer, Judge
 
 
-class Told:
-    """What both share: their name is their identity, and where they are not ``allowed`` nothing may be computed."""
+class PixelJudge:
+    """Common part: the name is the identity, and any computation fails unless ``allowed``."""
 
     def __init__(self, name, options=None, allowed=True):
         super().__init__(name, options)
@@ -15,8 +15,8 @@ class Told:
         assert self.allowed, "computed again"
 
 
-class ToldFaces(Told, FaceDetector):
-    """Detects as many faces as the first pixel's red tells; from 10 on one face of that side in pixels."""
+class PixelFaces(PixelJudge, FaceDetector):
+    """Detects as many faces as the first pixel's red value; from 10 on, one face of side red - 10 in pixels."""
 
     def faces(self, images):
         self.check_allowed()
@@ -29,7 +29,7 @@ class ToldFaces(Told, FaceDetector):
         return [Face(5.0 * k, 0.0, 5.0 * k + 5, 5.0, 0.9) for k in range(kind)]
 
 
-class ToldGender(Told, Judge):
+class PixelGender(PixelJudge, Judge):
     """Answers with the first pixel's green, in percent."""
 
     def answers(self, people):

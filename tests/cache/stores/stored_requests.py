@@ -18,7 +18,7 @@ from pathlib import Path
 KEY = "STORES_KEY"
 ENDPOINT = "http://endpoint.invalid/v1"
 KEPT = ("answers", "bought_images")
-"""Stages of the store whose results nobody can compute."""
+"""Stages of the cache whose results cannot be computed."""
 
 
 def settings(folder: Path) -> dict:
@@ -59,70 +59,78 @@ def settings(folder: Path) -> dict:
 
 
 def pipeline(folder: Path):
-    """Return the pipeline that asks."""
+    """Return the pipeline that sends the requests."""
     from biaslab.pipeline import Pipeline, Settings
 
     return Pipeline("endpoint:fake-draws", Settings.from_mapping(settings(folder)), seed=3, progress=False)
 
 
 def images(folder: Path) -> dict:
-    """Return some bought images of each paper, by what is asked for."""
+    """Return some bought images of each paper, by kind of prompts."""
     from biaslab.papers.dalleval.stages import DallEval
     from biaslab.papers.paired.stages import Paired
     from biaslab.papers.triplets.stages import Triplets
 
-    whole = pipeline(folder)
-    some = {f"paradox {kind}": (whole.texts(kind), "captions", False) for kind in whole.kinds}
+    opened_pipeline = pipeline(folder)
+    prompts_by_name = {
+        f"paradox {kind}": (opened_pipeline.texts(kind), "captions", False) for kind in opened_pipeline.kinds
+    }
     for kind in ("single", "paired", "controls", "intervention"):
-        texts = whole.part(Paired).possible_prompts(kind).texts.groupby("aspect").head(1)
-        some[f"paired {kind}"] = (texts, "paired", kind != "single")
-    texts = whole.part(Paired).possible_prompts("faircritic_1").texts.head(2)
-    some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "paired", True)
+        texts = opened_pipeline.part(Paired).possible_prompts(kind).texts.groupby("aspect").head(1)
+        prompts_by_name[f"paired {kind}"] = (texts, "paired", kind != "single")
+    texts = opened_pipeline.part(Paired).possible_prompts("faircritic_1").texts.head(2)
+    prompts_by_name["paired faircritic_1"] = (texts.assign(text=revised_prompts(folder).texts["text"]), "paired", True)
     for kind in ("skills", "social"):
-        some[f"dalleval {kind}"] = (whole.part(DallEval).prompts(kind).head(2), "dalleval", False)
-    some["triplets"] = (whole.part(Triplets).prompts().groupby("dataset").head(2), "triplets", False)
+        prompts_by_name[f"dalleval {kind}"] = (opened_pipeline.part(DallEval).prompts(kind).head(2), "dalleval", False)
+    prompts_by_name["triplets"] = (
+        opened_pipeline.part(Triplets).prompts().groupby("dataset").head(2),
+        "triplets",
+        False,
+    )
     return {
-        name: whole.generate_images(texts, name, prompt_set, several=several)
-        for name, (texts, prompt_set, several) in some.items()
+        name: opened_pipeline.generate_images(texts, name, prompt_set, several=several)
+        for name, (texts, prompt_set, several) in prompts_by_name.items()
     }
 
 
 def pair(folder: Path):
-    """Return the first two prompts of pairs, and whom they ask for."""
+    """Return the first two prompts of pairs, and the people in them."""
     from biaslab.papers.paired import prompts as paired_prompts
     from biaslab.papers.paired.stages import Paired
 
-    whole = pipeline(folder).part(Paired).prompts("paired")
-    return paired_prompts.select_prompts(whole, whole.texts["prompt_id"].head(2).tolist())
+    opened_pipeline = pipeline(folder).part(Paired).prompts("paired")
+    return paired_prompts.select_prompts(opened_pipeline, opened_pipeline.texts["prompt_id"].head(2).tolist())
 
 
 def critiques(folder: Path) -> list:
-    """Return what the critic says of images of these two, as raters see the people in them."""
+    """Return the critic's replies on images of these two, with the annotators' genders of the people."""
     from biaslab.papers.paired.faircritic import endpoint
     from biaslab.papers.paired.faircritic.critique import briefs
     from biaslab.ratings.annotations import judgements
 
-    whole, asked = pipeline(folder), pair(folder)
-    made = whole.generate_images(asked.texts, "paired", "paired", several=True)
-    people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
+    opened_pipeline, selected = pipeline(folder), pair(folder)
+    generated = opened_pipeline.generate_images(selected.texts, "paired", "paired", several=True)
+    people = generated.table[["image_id", "prompt_id"]].merge(selected.people, on="prompt_id")
     judged = judgements(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], status=judged["status"])
-    given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
-    return endpoint.critiques(given, whole.endpoint("critic"), cache=whole.cache)
+    given = briefs(
+        people, "occupation", 1, selected.texts, generated.read, critic="endpoint", seed=opened_pipeline.seed
+    )
+    return endpoint.critiques(given, opened_pipeline.endpoint("critic"), cache=opened_pipeline.cache)
 
 
-def revised(folder: Path):
+def revised_prompts(folder: Path):
     """Return the two prompts as the critic's guidelines change them."""
     from biaslab.papers.paired.faircritic.revision import revise
 
     return revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
 
 
-def bought(folder: Path) -> dict:
+def purchased_images(folder: Path) -> dict:
     """Return image_id, outcome, revised prompt and digest of pixels of bought images, by what is asked for."""
     return {
-        name: [[*row, _pixels(made, row[0])] for row in _rows(made.table, "image_id status revised_prompt")]
-        for name, made in images(folder).items()
+        name: [[*row, _pixels(generated, row[0])] for row in _rows(generated.table, "image_id status revised_prompt")]
+        for name, generated in images(folder).items()
     }
 
 
@@ -131,12 +139,12 @@ def paraphrases(folder: Path) -> list:
     return _rows(pipeline(folder).prompts("paraphrased"), "prompt_id text paraphrase_status")
 
 
-def critiqued(folder: Path) -> list:
+def critique_rows(folder: Path) -> list:
     """Return batch, outcome, reply and images of each critique."""
     return [[one.batch_id, one.outcome, one.raw, *one.image_ids] for one in critiques(folder)]
 
 
-def downloaded(folder: Path) -> list:
+def download_rows(folder: Path) -> list:
     """Return caption_id, URL, digest of the file and size in pixels of what was fetched, read as a folder of images."""
     training = pipeline(folder).images("training")
     files = {path.stem: path.read_bytes() for path in (folder / "store" / "downloads").rglob("*.jpg")}
@@ -146,7 +154,7 @@ def downloaded(folder: Path) -> list:
 
 
 def judged(folder: Path) -> list:
-    """Return image_id, outcome and gender of images that raters judge."""
+    """Return image_id, status and gender of annotated images."""
     return _rows(pipeline(folder).judgements("generated"), "image_id status gender")
 
 
@@ -160,25 +168,25 @@ def shown() -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def rated(folder: Path) -> list:
-    """Return what raters said in a sitting of an earlier version, in the file that it kept beside its own."""
+def annotation_rows(folder: Path) -> list:
+    """Return the annotations of an earlier version's session, from the file next to its own."""
     from biaslab.ratings import annotations, shares
 
-    found = shares.read(folder / "sitting" / "ratings.csv")
-    rows = found.images[["image_id", "source", "occupation"]].astype(object)
-    rows = rows.join(annotations.label_matrix(found.table, found.images).astype(object).fillna(""))
-    return [*annotations.annotators(found.table), *rows.to_numpy().tolist()]
+    result = shares.read(folder / "sitting" / "ratings.csv")
+    rows = result.images[["image_id", "source", "occupation"]].astype(object)
+    rows = rows.join(annotations.label_matrix(result.table, result.images).astype(object).fillna(""))
+    return [*annotations.annotators(result.table), *rows.to_numpy().tolist()]
 
 
 FOUND = {
-    "images": bought,
+    "images": purchased_images,
     "paraphrases": paraphrases,
-    "critiques": critiqued,
-    "downloads": downloaded,
+    "critiques": critique_rows,
+    "downloads": download_rows,
     "judged by raters": judged,
-    "rated": rated,
+    "rated": annotation_rows,
 }
-"""What asks, by what it asks for."""
+"""Request functions by the kind of result."""
 
 
 def _rows(table, columns: str) -> list:

@@ -24,13 +24,17 @@ def texts_of(value):
         yield value
 
 
-def test_no_sentence_of_a_first_page_is_long(root):
-    said = {"limits": caveats.LIMITS, "glossary": list(texts_of(cards.words("glossary")))}
-    said["questions"] = [about["question"] for about in cards.words("papers").values()]
+def test_report_texts_have_no_long_sentence(root):
+    texts_by_source = {"limits": caveats.LIMITS, "glossary": list(texts_of(cards.words("glossary")))}
+    texts_by_source["questions"] = [about["question"] for about in cards.words("papers").values()]
     for path in (*root.glob("biaslab/*/*/texts.yaml"), *root.glob("params/*.yaml")):
-        written = yaml.safe_load(path.read_text(encoding="utf-8"))
-        said[str(path)] = list(texts_of(written)) if path.stem == "texts" else [written.get("description", "")]
-    assert len(said) > 15
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        texts_by_source[str(path)] = (
+            list(texts_of(content)) if path.stem == "texts" else [content.get("description", "")]
+        )
+    assert len(texts_by_source) > 15
     assert {
-        name: found for name, texts in said.items() if (found := [s for t in texts for s in long_sentences(t)])
+        name: sentences
+        for name, texts in texts_by_source.items()
+        if (sentences := [s for t in texts for s in long_sentences(t)])
     } == {}

@@ -1,4 +1,4 @@
-"""The embedded world of triplets: its captions, what goes with whom, its scenes and what is where in them."""
+"""The synthetic world of triplets: its captions, associations, scenes and masks."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from biaslab.papers.triplets import prompts
 from biaslab_world import triplets, truthful
 
 
-def test_what_is_written_is_read():
+def test_write_and_parse_round_trip():
     for i in range(300):
         prompt, person = triplets.draw(4, i)
         text = triplets.write(prompt, person)
@@ -22,7 +22,7 @@ def test_what_is_written_is_read():
         assert triplets.parse(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == prompt
 
 
-def test_by_hand():
+def test_parse_and_nouns_match_hand_example():
     text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
     assert triplets.parse(text) == triplets.TripletPrompt(
         "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
@@ -32,13 +32,13 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("text", ["a woman reading in the sea", "a dog with a person", "", "a person"])
-def test_another_form_is_refused(text):
+def test_parse_unknown_form_is_refused(text):
     for reader in (triplets.parse, triplets.nouns):
         with pytest.raises(InputError, match="cannot read"):
             reader(text)
 
 
-def test_odds_are_what_was_planted():
+def test_shares_follow_planted_associations():
     for worn, names in ((False, triplets.THINGS), (True, triplets.WORN)):
         for activity in triplets.ACTIVITIES:
             female, male = (triplets.shares(activity, g, worn=worn) for g in ("female", "male"))
@@ -46,13 +46,13 @@ def test_odds_are_what_was_planted():
             a, b = names[0], names[1]
             ratio = math.log((male[b] / male[a]) / (female[b] / female[a]))
             assert math.isclose(ratio, triplets.association(b) - triplets.association(a))
-            off = triplets.shares(activity, "female", "off", worn=worn)
-            assert off == triplets.shares(activity, "male", "off", worn=worn)
+            unbiased_shares = triplets.shares(activity, "female", "off", worn=worn)
+            assert unbiased_shares == triplets.shares(activity, "male", "off", worn=worn)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("skew", triplets.SKEWS)
-def test_scenes_show_what_is_expected(skew):
+def test_generated_objects_match_expected_counts(skew):
     n = 1500
     texts = [f"a {person} cooking with a dog" for person in ("person", "woman", "man")]
     prompts = pd.DataFrame({"prompt_id": ["p0", "p1", "p2"], "text": texts, "n_images": n})
@@ -72,8 +72,8 @@ def test_scenes_show_what_is_expected(skew):
     assert abs(female_shares["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
 
 
-def test_a_triplet_shares_its_random_numbers():
-    """What does not depend on gender is the same in the three: the place, the light, where things stand."""
+def test_generate_triplet_shares_random_numbers():
+    """Gender-independent properties are equal in the three: the place, the light, the positions of objects."""
     prompt, _ = triplets.draw(0, 5)
     captions = pd.DataFrame({"text": [triplets.write(prompt, "person")], "caption_id": ["c"]})
     rows = prompts.triplets(captions, "d", seeds=4)
@@ -91,7 +91,7 @@ def test_a_triplet_shares_its_random_numbers():
     assert neutral == by_gender[neutral.people[0].gender]
 
 
-def test_masks_cover_each_pixel_and_agree_with_the_instances():
+def test_masks_cover_image_and_match_instances():
     for i in range(30):
         prompt, _ = triplets.draw(6, i)
         scene = triplets.build_scene(prompt, np.random.default_rng(i))
@@ -108,7 +108,7 @@ def test_masks_cover_each_pixel_and_agree_with_the_instances():
             assert (row.left, row.bottom) == (xs.min() / 64, (ys.max() + 1) / 64)
 
 
-def test_words_belong_where_what_they_name_is():
+def test_word_masks_match_masks_of_objects():
     text = "a woman cooking in the bar with a globe, wearing a mask, talking about money"
     scene = triplets.build_scene(triplets.parse(text), np.random.default_rng(1))
     visible, words = dict(triplets.masks(scene)), triplets.word_masks(scene, text)
@@ -119,7 +119,7 @@ def test_words_belong_where_what_they_name_is():
     assert set(words) >= set(triplets.nouns(text))
 
 
-def test_planted_groups_by_hand():
+def test_planted_groups_match_hand_example():
     text = "a person resting in the hall with a bike, wearing a hat"
     groups = triplets.planted_groups(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
     assert groups == [
@@ -130,7 +130,7 @@ def test_planted_groups_by_hand():
         triplets.planted_groups(text, ["spoon"])
 
 
-def test_captions_as_a_corpus():
+def test_depictions_corpus_is_reproducible():
     corpus = open_corpus("depictions", max_captions=500, seed=2)
     rows = next(corpus.batches(200))
     assert len(rows) == 200 and rows["caption_id"].is_unique

@@ -1,6 +1,6 @@
-"""Kernels for the runs of tests, which share them, where each run has its own.
+"""Shared kernels for runs in tests, instead of kernels of each run.
 
-Runs with kernels of their own are those of the command line, of the printed numbers and of the embedded world.
+Runs of the command line, of published values and of the synthetic world have their own kernels.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _OWN = kernels.Kernels
 
 
 class Warm:
-    """In the place of ``execution.kernels.Kernels``: two kernels, of which a run's threads take one when it is free."""
+    """Replaces ``execution.kernels.Kernels``: two kernels; a run's threads use one when it is free."""
 
     def __init__(self) -> None:
         self._kernels: kernels.Kernels | None = None

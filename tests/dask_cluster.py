@@ -1,4 +1,4 @@
-"""A Dask cluster on the loopback address, as someone starts one by hand: a scheduler and workers of one thread."""
+"""A Dask cluster on the loopback address, as started by hand: a scheduler and single-threaded workers."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
 
 
 class Cluster:
-    """A scheduler with its file, and the processes of its workers, which are not started again."""
+    """A scheduler with its file, and the processes of its workers, which are not restarted."""
 
     def __init__(self, folder, workers):
         self.file, self._log = folder / "scheduler.json", folder / "log"
@@ -25,12 +25,16 @@ class Cluster:
         for _ in range(workers):
             self._start("worker", *worker)
 
-    def _start(self, what, *words):
+    def _start(self, command, *words):
         # Workers must find the functions of tests; one thread each, as the processes of tests have.
-        where = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        }
         with self._log.open("ab") as log:
-            words = [sys.executable, "-m", "dask", what, *LOOPBACK, *words]
-            self._processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=where, start_new_session=True))
+            words = [sys.executable, "-m", "dask", command, *LOOPBACK, *words]
+            self._processes.append(
+                subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
+            )
 
     def end(self):
         for process in self._processes:
@@ -41,10 +45,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(folder, workers=2):
-    """Start a cluster of so many workers, and end it afterwards."""
+    """Start a cluster with a number of workers, and end it afterwards."""
     folder.mkdir(exist_ok=True)
-    started = Cluster(folder, workers)
+    new_cluster = Cluster(folder, workers)
     try:
-        yield started
+        yield new_cluster
     finally:
-        started.end()
+        new_cluster.end()

@@ -1,4 +1,4 @@
-"""A training that is stopped, and what is made of it when it goes on."""
+"""Helpers to interrupt a training, and to record the steps after it resumes."""
 
 from training import common
 
@@ -17,7 +17,7 @@ def stopped(patch, step):
 
 
 def steps_of(patch):
-    """Return a list that gets the number of every step that is made."""
+    """Return a list that receives the number of every step."""
     steps, update = [], common.Average.update
 
     def noted(self, step):

@@ -1,4 +1,4 @@
-"""Reports of real runs in Chromium: words that can be read, none over another, pages neither long nor heavy."""
+"""Reports of real runs in Chromium: legible text without overlaps, and limits of page length and size."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ WORDS = """() => {
   }
   return small;
 }"""
-# Texts of a drawing that cover one another: of two that stand upright, more than a seventh of the smaller one.
+# Overlapping texts of a figure: of two upright ones, more than a seventh of the smaller one.
 COVERED = """() => {
   const texts = [...document.querySelectorAll('text')].filter((one) => one.textContent.trim());
   const upright = texts.filter((one) => Math.abs(one.getCTM().b) < 0.01 || Math.abs(one.getCTM().a) < 0.01);
@@ -61,12 +61,12 @@ def smallest(svg: Path) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
+def test_text_of_figures_and_pages_is_large_enough(screen, folder, visit):
     page = visit(folder / "index.html", viewport=SCREENS[screen])
     assert page.evaluate(WORDS % LEAST) == []
-    shown, small = page.evaluate(FIGURES), []
-    assert len(shown) > 15
-    for href, width in shown:
+    figures_shown, small = page.evaluate(FIGURES), []
+    assert len(figures_shown) > 15
+    for href, width in figures_shown:
         least, wide = smallest(folder / href)
         size = least * width / wide
         if size < LEAST:
@@ -75,7 +75,7 @@ def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
 
 
 @pytest.mark.long
-def test_pages_are_neither_long_nor_heavy(folder, visit):
+def test_pages_stay_below_length_and_size_limits(folder, visit):
     for name in ("index.html", *sorted(folder.glob("notebooks/**/*.html"))):
         assert (folder / name).stat().st_size <= HEAVIEST, name
         page = visit(folder / name)
@@ -87,11 +87,11 @@ def test_pages_are_neither_long_nor_heavy(folder, visit):
         page.context.close()
 
 
-def test_no_words_of_a_figure_cover_others(folder, browser):
-    page, found = browser.new_page(), {}
+def test_figure_texts_do_not_overlap(folder, browser):
+    page, overlaps = browser.new_page(), {}
     for svg in sorted(folder.glob("figures/*.svg")):
         page.set_content(svg.read_text(encoding="utf-8").partition("?>")[2])
         if covered := page.evaluate(COVERED):
-            found[svg.name] = covered[:3]
+            overlaps[svg.name] = covered[:3]
     page.close()
-    assert found == {}
+    assert overlaps == {}

@@ -17,7 +17,7 @@ class InMemory:
         return None
 
     def batches(self, size=0, part=None):
-        mine = np.array_split(np.arange(len(self.frame)), self.parts)
-        for rows in mine if part is None else [mine[part]]:
+        part_rows = np.array_split(np.arange(len(self.frame)), self.parts)
+        for rows in part_rows if part is None else [part_rows[part]]:
             for start in range(0, len(rows), self.size):
                 yield self.frame.iloc[rows[start : start + self.size]].reset_index(drop=True)

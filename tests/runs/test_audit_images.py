@@ -1,4 +1,4 @@
-"""`biaslab audit images:FOLDER`: drawings of known truth as two models' pictures, from the command to the page."""
+"""`biaslab audit images:FOLDER`: drawings with ground truth as images of two models, from the command to the page."""
 
 import json
 
@@ -30,10 +30,10 @@ WOMEN = {("first", "nurse"): 9, ("first", "pilot"): 2, ("second", "nurse"): 9, (
 
 def drawings(n, seed):
     """Return a function of a gender, which gives another of ``n`` drawn people each time."""
-    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
-    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), n, seed=seed, decoded=None)
-    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
-    return lambda gender: drawn.read([left[gender].pop()])[0]
+    queries = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
+    people_images = truth.people(queries.assign(prompt_id="p", n_images=1), n, seed=seed, decoded=None)
+    left = {gender: list(ids) for gender, ids in people_images.table.groupby("truth_gender")["image_id"]}
+    return lambda gender: people_images.read([left[gender].pop()])[0]
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +48,26 @@ def folders(tmp_path_factory):
     return root
 
 
-def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
+def test_audit_two_image_folders_estimates_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]
-    how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "mine", "--no-progress"]
+    options = [
+        "--notebooks-dir",
+        str(root / "notebooks"),
+        "--outputs",
+        str(tmp_path),
+        "--name",
+        "mine",
+        "--no-progress",
+    ]
     sets = [f"settings.judging.{judge}" for judge in JUDGES]
     sets += ["bootstrap_replicates=200", "notebooks=[custom/shares, custom/people]"]
-    status = cli.main(["audit", *names, *how, *(text for one in sets for text in ("--set", one))])
+    status = cli.main(["audit", *names, *options, *(text for override in sets for text in ("--set", override))])
     assert status == 0, capsys.readouterr().err
     shares = pd.read_csv(tmp_path / "mine/tables/custom_shares.csv").set_index(["model", "group", "answer"])
     for (model, group), women in WOMEN.items():
         rows = shares.sort_index().loc[(model, group)]
         female, male, unclear = (rows["percent"] * rows["n"] / 100).loc[["female", "male", "unclear"]]
-        # Who is not seen, or unclear, may be either; the judge takes one of ten at most for the other.
+        # Undetected or unclear people may be either; the judge misclassifies at most one of ten.
         assert female < women + 1.5 and male < 10 - women + 1.5 and female + male + unclear >= 8
     changes = pd.read_csv(tmp_path / "mine/tables/custom_differences.csv").set_index("group")
     assert changes.loc["pilot", "ci_low"] <= 60 <= changes.loc["pilot", "ci_high"]
@@ -77,8 +85,8 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     capsys.readouterr()
     command = ["annotate", "mine", "--outputs", str(tmp_path), "--sample", "6"]
     assert cli.main(command) == 2
-    # The run's own parameters hold no place of this machine.
-    assert "first is not a folder" in (said := capsys.readouterr().err) and "--set model=images:FOLDER" in said
+    # The run's own parameters contain no local path.
+    assert "first is not a folder" in (output := capsys.readouterr().err) and "--set model=images:FOLDER" in output
     assert cli.main([*command, "--set", f"model={names[0]}", "--set", f"settings.baselines=['{names[1]}']"]) == 0
     assert capsys.readouterr().err.startswith("6 images, ")
     annotations = (tmp_path / "annotate-mine.html").read_text()
@@ -86,25 +94,23 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
 
 
 @pytest.mark.long
-def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_put_right(
-    root, tmp_path, capsys, inline
-):
-    """Of women a third are hard to tell, and called male; a half of the pictures is rated by their truth."""
-    another, folder, known, rated = drawings(170, seed=4), tmp_path / "eyed", {}, ["image_id,gender"]
+def test_audit_annotations_correct_biased_vision_model(root, tmp_path, capsys, inline):
+    """A third of the women are classified as male; half of the images have annotations with the ground truth."""
+    another, folder, labels_by_image, rated = drawings(170, seed=4), tmp_path / "eyed", {}, ["image_id,gender"]
     (folder / "nurse").mkdir(parents=True)
     (folder / "biaslab.json").write_text(json.dumps({"pictures": "drawings"}))
     for k in range(120):
         gender = "female" if k < 72 else "male"
         Image.fromarray(array := another(gender)).save(folder / "nurse" / f"{k:03}.png")
         hard = gender == "female" and k % 3 == 0
-        known[marked(array)] = "male" if hard else "unclear" if k % 11 == 1 else gender
+        labels_by_image[marked(array)] = "male" if hard else "unclear" if k % 11 == 1 else gender
         rated += [f"nurse/{k:03}.png,{gender}"] if k // 3 % 2 else []
     ratings, questions = tmp_path / "rated.csv", tmp_path / "questions.yaml"
     ratings.write_text("\n".join(rated))
     questions.write_text("- {name: style, question: 'What is it?', answers: [drawing, photo], of: image}")
 
     def see(picture, text, answers):
-        return "drawing" if "drawing" in answers else known.get(marked(picture), "nobody")
+        return "drawing" if "drawing" in answers else labels_by_image.get(marked(picture), "nobody")
 
     with FakeVision(see).running() as server:
         sets = [
@@ -114,15 +120,15 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
             f"settings.compute.cache={tmp_path / 'store'}",
             "bootstrap_replicates=1000",
         ]
-        how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "eye"]
-        command = ["audit", f"images:{folder}", *how, *(text for one in sets for text in ("--set", one))]
+        options = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "eye"]
+        command = ["audit", f"images:{folder}", *options, *(text for override in sets for text in ("--set", override))]
         assert cli.main([*command, "--dry-run"]) == 0
-        said = capsys.readouterr().out
-        assert "Price: endpoint:eye at most 240 questions x 0.01 = 2.40" in said
-        # It is asked once at most, to see that it answers.
+        output = capsys.readouterr().out
+        assert "Price: endpoint:eye at most 240 questions x 0.01 = 2.40" in output
+        # The preflight check sends at most one request.
         assert (rehearsed := len(server.requests)) <= 1
         assert cli.main([*command, "--no-progress"]) == 0, capsys.readouterr().err
-        # Each picture is shown once for gender, and once for its style.
+        # Each image is sent once for gender, and once for its style.
         assert (asked_for := len(server.requests)) == 240 + rehearsed
         assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
     estimates = pd.read_csv(tmp_path / "eye/tables/precision_estimates.csv").query("group == 'all'")
@@ -136,22 +142,22 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
 
 
 def blank(folder, *names):
-    """Write pictures of which no two are alike."""
+    """Write images that all differ."""
     folder.mkdir(exist_ok=True)
     for k, name in enumerate(names):
         Image.fromarray(np.full((4, 4, 3), 3 * k, np.uint8)).save(folder / name)
 
 
-def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
+def test_make_parameters_folder_of_models_lists_each(tmp_path):
     blank(tmp_path, "a.png", "b.png")
     (tmp_path / "t.csv").write_text("file,group,model\na.png,chef,B\nb.png,chef,A\n")
-    found = audit.make_parameters([f"images:{tmp_path}"])
-    assert found["model"] == f"images:{tmp_path}::A"
-    assert found["settings"]["baselines"] == [f"images:{tmp_path}::B"]
-    assert found["notebooks"] == CUSTOM and found["title"] == "Audit of A, B"
+    results = audit.make_parameters([f"images:{tmp_path}"])
+    assert results["model"] == f"images:{tmp_path}::A"
+    assert results["settings"]["baselines"] == [f"images:{tmp_path}::B"]
+    assert results["notebooks"] == CUSTOM and results["title"] == "Audit of A, B"
 
 
-def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
+def test_check_plan_benchmark_of_other_groups_is_refused(folders, tmp_path):
     file = tmp_path / "labour.csv"
     file.write_text("group,percent_female\ndentist,40\n")
     settings = Settings.from_mapping({"custom": {"benchmark_file": str(file)}, "captions": {"approaches": []}})
@@ -159,35 +165,35 @@ def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_p
         validation.check_plan(Pipeline(f"images:{folders / 'first'}", settings, progress=False), ["custom_benchmark"])
 
 
-def test_a_changed_table_or_file_is_another_run(tmp_path):
+def test_digest_changes_with_prompts_and_table(tmp_path):
     blank(tmp_path, "a.png", "b.png")
     settings = Settings.from_mapping(
         {"custom": {"prompts_file": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}}
     )
-    found = []
+    results = []
     for prompts, rows in (("", ""), ("", ""), ("", "b.png,a chef\n"), ("a nurse\n", "b.png,a chef\n")):
         (tmp_path / "prompts.txt").write_text(f"a chef\n{prompts}")
         (tmp_path / "t.csv").write_text(f"file,prompt\na.png,a chef\n{rows}")
-        found.append(validation.digest(Pipeline(f"images:{tmp_path}", settings, progress=False)))
-    assert found[0] == found[1] and len(set(found)) == 3
+        results.append(validation.digest(Pipeline(f"images:{tmp_path}", settings, progress=False)))
+    assert results[0] == results[1] and len(set(results)) == 3
 
 
-@pytest.mark.parametrize("shown", ["crop", "position"])
+@pytest.mark.parametrize("person_view", ["crop", "position"])
 @pytest.mark.parametrize("of", ["person", "image"])
-def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path, of, shown):
+def test_questions_cropped_people_need_face_detector(folders, tmp_path, of, person_view):
     (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
     (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
     judging = {"gender": f"annotations:{rated}", "question_model": "endpoint:eye", "questions_file": str(file)}
-    settings = Settings(judging=judging, vision={"person_view": shown})
-    asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).part(Custom)
-    if (of, shown) == ("person", "crop"):
+    settings = Settings(judging=judging, vision={"person_view": person_view})
+    queries = Pipeline(f"images:{folders / 'first'}", settings, progress=False).part(Custom)
+    if (of, person_view) == ("person", "crop"):
         with pytest.raises(ParameterError, match=r"set vision\.person_view to 'position'"):
-            asked.questions()
+            queries.questions()
     else:
-        assert len(asked.questions()) == 1
+        assert len(queries.questions()) == 1
 
 
-def test_extra_judges_annotation_files_of_one_name_keep_apart(folders, tmp_path):
+def test_extra_judges_with_same_file_name_stay_distinct(folders, tmp_path):
     files = []
     for gender in ("female", "male"):
         (tmp_path / gender).mkdir()
@@ -200,7 +206,7 @@ def test_extra_judges_annotation_files_of_one_name_keep_apart(folders, tmp_path)
     assert len(labels) == 2 and set(labels) == {"female", "male"}
 
 
-def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
+def test_check_plan_unrelated_annotations_are_refused(folders, tmp_path):
     other = tmp_path / "rated.csv"
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
     judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
@@ -210,7 +216,7 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     validation.check_plan(pipeline, ["custom_people"])
 
 
-def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
+def test_skin_tones_are_not_read_by_default(tmp_path):
     (tmp_path / "mine").mkdir()
     blank(tmp_path / "mine" / "nurse", "0.png", "1.png")
     params = audit.make_parameters([f"images:{tmp_path / 'mine'}"])
@@ -225,20 +231,22 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
 
 
 @pytest.mark.long
-def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
-    """Of people by profession; of pairs only kinds of which there are pictures."""
-    asked = [f"a photo of something {k}" for k in range(20)]
+def test_make_parameters_paper_prompts_select_its_notebooks(tmp_path):
+    """Images of people by profession and of pairs select notebooks; pairs only the kinds that have images."""
+    queries = [f"a photo of something {k}" for k in range(20)]
     social = list(dalleval_prompts.social(1)["text"][:12])
     pairs = list(paired_prompts.paired(images=1, runs=1).texts.query("aspect == 'occupation'")["text"][:12])
-    for name, texts in (("other", asked), ("social", social), ("few", social[:9]), ("pairs", pairs)):
+    for name, texts in (("other", queries), ("social", social), ("few", social[:9]), ("pairs", pairs)):
         files = [f"{k}.png" for k in range(len(texts))]
         blank(tmp_path / name, *files)
         pd.DataFrame({"file": files, "prompt": texts}).to_csv(tmp_path / name / "told.csv", index=False)
-    found = {name: audit.make_parameters([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
-    assert found["other"]["notebooks"] == found["few"]["notebooks"] == CUSTOM
-    assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
-    assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
-    assert "paired/4_4_overall" in found["pairs"]["notebooks"]
+    results = {
+        name: audit.make_parameters([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")
+    }
+    assert results["other"]["notebooks"] == results["few"]["notebooks"] == CUSTOM
+    assert results["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
+    assert results["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
+    assert "paired/4_4_overall" in results["pairs"]["notebooks"]
     pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)
     assert pipeline.part(Paired).kinds == ("paired",)
     assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).part(Paired).kinds
