@@ -198,7 +198,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--corpus", metavar="PATTERN", default="", help=text)
     text = "human annotations of a subset of the images: a file or folder"
     add("--annotations", metavar="FILE", default="", help=text)
-    text = "only this paper's analyses: paired, dalleval, triplets or paradox (repeatable)"
+    text = "run only this paper's analyses: paired, dalleval, triplets or paradox (repeatable)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
     command(
@@ -240,7 +240,7 @@ def build_parser() -> argparse.ArgumentParser:
         _plan,
         "estimate the sample size for a target margin of error",
         "Uses a finished run as a pilot study. Prints the margins of error of its headline estimates, the images per "
-        "prompt that smaller margins need, and the command that generates these images.",
+        "prompt that other margins need, and the command that generates these images.",
         "biaslab plan RUN --precision 5",
         parents=(run, outputs),
     )
@@ -279,7 +279,7 @@ def build_parser() -> argparse.ArgumentParser:
         _export,
         "pack a run into one zip file to share",
         "Packs the report, tables, figures, notebooks and parameters, and a list of the images with their seeds, so "
-        "that others can read and repeat the run. Stops if a file contains an API key or a folder of this machine.",
+        "that others can read and repeat the run. Stops if a file contains an API key or a path on this machine.",
         "biaslab export RUN --output audit.zip",
         parents=(run, outputs),
     )
@@ -300,7 +300,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _cite,
         "print citations of biaslab, or of a run and its papers",
-        "Prints citations as text and BibTeX: for biaslab alone, or also for a run and the papers whose methods it "
+        "Citations are printed as text and BibTeX. With RUN, they also cover the run and the papers whose methods it "
         "used.",
         "biaslab cite",
         "biaslab cite RUN --author 'A. Auditor' --url https://example.org/report/index.html",
@@ -320,7 +320,7 @@ def build_parser() -> argparse.ArgumentParser:
         stop_hint=_RESUME,
         extras=_IMAGE_EXTRA,
     )
-    add("--shard", metavar="I/N", required=True, help="shard to compute: one of 0/N to N-1/N")
+    add("--shard", metavar="I/N", required=True, help="shard to compute, from 0/N to N-1/N")
     text = "wait for other shards, and continue until all work is done"
     add("--wait", action="store_true", help=text)
 
@@ -336,7 +336,7 @@ def build_parser() -> argparse.ArgumentParser:
     command(
         _models,
         "list the models that installed packages provide",
-        "Prints the name, type, size, folder and model card of each model.",
+        "For each model, prints the name, kind, image domain, folder, size and model card.",
         "biaslab models",
     )
 

@@ -24,7 +24,7 @@ class GenerationSettings(Group):
     guidance_scale: float | None = field(
         None,
         "Classifier-free guidance scale (paper: 7.5); 1 or less disables guidance, and null is the model's default. "
-        "Models that ignore guidance accept only null.",
+        "Models that ignore guidance reject values above 1.",
         ge=0,
         le=100,
     )
@@ -47,8 +47,8 @@ class GenerationSettings(Group):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
         "Precision of the denoising network; on a GPU, of the whole model. `auto` selects bfloat16 on CPUs that "
-        "multiply it faster, and float32 on other CPUs. On GPUs, it selects float16 for U-Nets, and for transformers "
-        "bfloat16 if supported.",
+        "multiply it faster, and float32 on other CPUs. On GPUs, it selects float16 for U-Nets and, if "
+        "supported, bfloat16 for transformers.",
     )
     batch_size: Integer = field(0, "Images per batch, at most 64; 0 selects the number by free memory.", "images", ge=0)
     safety_checker: Annotated[Literal["model", "off"], OffText] = field(

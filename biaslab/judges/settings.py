@@ -154,6 +154,6 @@ class VisionSettings(Group):
     )
     person_view: Literal["crop", "position"] = field(
         "crop",
-        "How a person is shown to the model: `crop`, a crop around the detected face, or `position`, the whole image "
-        "with a phrase such as `on the left`, without face detection.",
+        "How a person is shown to the model: `crop`, the region around the detected face, or `position`, the whole "
+        "image with a phrase such as `on the left`, without face detection.",
     )

@@ -249,7 +249,11 @@ class TripletsDesign(Group):
         False, "Whether to add a fourth prompt with another neutral word, as a baseline for changes not due to gender."
     )
     attention: bool = field(False, "Whether to record cross-attention maps of the prompts' words.")
-    similarity: SimilarityNetworks = Field(SimilarityNetworks(), description="Networks that compare images.")
+    similarity: SimilarityNetworks = Field(
+        SimilarityNetworks(),
+        description="Networks that compare images. Each is `paper` (the paper's network), the name of a network, or "
+        "empty, which skips the measure.",
+    )
     objects: NameOrPath = field(
         "",
         "Object finder: a semantic segmenter of transformers, `grounded:TAGGER+DETECTOR+SEGMENTER`, a file of "

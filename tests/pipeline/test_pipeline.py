@@ -292,14 +292,14 @@ def test_check_settings_runs_before_any_work(fake, tmp_path, monkeypatch):
     # Models are looked up by preflight checks, once the measured tables are known.
     assert resolved_names == []
     for model, changed, message in (
-        ("owner/name", {"training_images": "gone"}, "captions.training_images is 'gone', not a folder"),
+        ("owner/name", {"training_images": "gone"}, "captions.training_images is 'gone', which is not a folder"),
         ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, InputError), match=message):
             validation.check_settings(Pipeline(model, good.with_changes(captions=changed)))
     # It draws the embedded captions only.
     with pytest.raises(
-        ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
+        ParameterError, match=r"model is 'world', .* but captions.corpus is .*captions\.csv'\. Set captions.corpus"
     ):
         validation.check_plan(Pipeline("world", good), ["paradox_percent_female"])
 
@@ -326,7 +326,9 @@ def test_unreachable_hub_error_names_offline_judges(monkeypatch):
     monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
     pipeline = Pipeline("owner/name", Settings(judging={"faces": "owner/detector", "gender": "ViT-L-14:openai"}))
     problems = validation.check_models(pipeline, plan_of(pipeline).table("paired_percent_female").uses)
-    has_advice = {text.partition(":")[0]: "judging.gender=dlib judging.faces=yunet work" in text for text in problems}
+    has_advice = {
+        text.partition(":")[0]: "judging.gender=dlib and judging.faces=yunet work" in text for text in problems
+    }
     assert has_advice == {"model": False, "judging.faces": True, "judging.gender": True}
 
 
@@ -383,7 +385,9 @@ def test_source_of_tables_has_no_images(tmp_path, source):
     none = study.judgements("generated", optional=True)
     assert none.empty and {"image_id", "occupation", "status", "gender"} <= set(none)
     if source == "published":
-        with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
+        with pytest.raises(
+            MissingInputError, match="Published has no table paradox_indicators. It is measured on images"
+        ):
             study.load("paradox_indicators")
         with pytest.raises(UnknownNameError, match="no table of measurements in published named 'paradox_x'"):
             study.load("paradox_x")
@@ -401,7 +405,9 @@ def test_published_values_join_measured_table(fake):
     }
     printed_table = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed_table["model"]) == {"SD 1.4", "SD 1.5"}
-    with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
+    with pytest.raises(
+        MissingInputError, match="The pipeline has no table triplets_printed_chi_square. Set source to 'pub"
+    ):
         sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=without_baselines)
     assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))
     assert not sources.has_table("paradox_printed_amplification", source="mini")
@@ -555,11 +561,11 @@ def check_captions(settings):
 @pytest.mark.parametrize(
     ("name", "text", "settings", "message"),
     [
-        ("a.csv", "text,url\n", {}, "The corpus 'a.csv' holds no captions"),
-        ("a.txt", "", {}, "The corpus 'a.txt' holds no captions"),
-        ("a.txt", "a tree\nthe sea\n", {}, "None of the 2 captions of the corpus 'a.txt' names one"),
+        ("a.csv", "text,url\n", {}, "The corpus 'a.csv' contains no captions"),
+        ("a.txt", "", {}, "The corpus 'a.txt' contains no captions"),
+        ("a.txt", "a tree\nthe sea\n", {}, "None of the 2 captions of the corpus 'a.txt' mentions one"),
         ("a.csv", "id,text\n1,a nurse\n1,the nurse\n", {"columns": {"caption_id": "id"}}, "the id '1'"),
-        ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
+        ("a.csv", "a,b\n1,2\n", {}, "Its columns are: a, b."),
         ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
         ("a.txt", "an astronaut", IMAGES | {"occupations": ["astronaut"]}, "The tokenizer of mini lacks .*'astronaut'"),
         ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be used as prompts .*lacks .*'zanzibar'"),
