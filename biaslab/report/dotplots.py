@@ -50,7 +50,7 @@ def draw_rows(
         "has_benchmarks": bool(benchmarks),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
-        "unit": unit,
+        "unit": unit.strip("()") if unit.startswith("(") else unit,
         "left": 0,
     }
 

@@ -60,11 +60,11 @@ def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
 
 
 def add_unit(text: str, unit: str) -> str:
-    """Return a number's text with its unit: ``45%``, ``3 points``, ``0.2 on a scale of 0 to 0.5``; without a unit, the
-    text.
+    """Return a number's text with its unit: ``45%``, ``45% nearer``, ``3 points``, ``0.2 on a scale of 0 to 0.5``;
+    without a unit, the text.
     """
-    if unit == "%":
-        return f"{text}%"
+    if unit.startswith("%"):
+        return text + unit
     scale = "on a scale of " if " to " in unit and unit[0] in "−0123456789" else ""
     return f"{text} {scale}{unit}".rstrip()
 

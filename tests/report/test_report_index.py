@@ -144,26 +144,24 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
 
 def test_page_states_its_false_discovery_rate(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline questions, whose tests are adjusted together (Benjamini–Hochberg): 18 are "
-    assert said.startswith(
-        first + "significant at a false discovery rate of 5%. The tests of printed values (9) are adjusted separately."
-    )
-    assert "Of the questions, 3 could not be tested and enter the adjustment with p = 1." in said
+    first = "This report has 31 headline findings (one per question and model), whose tests are adjusted together "
+    first += "(Benjamini–Hochberg): 18 are significant at a false discovery rate of 5%. "
+    assert said.startswith(f"{first}The tests of published values (9) are adjusted separately.")
+    assert "Of the findings, 3 could not be tested and enter the adjustment with p = 1." in said
     assert "Without the adjustment, 2 more would be significant." in said
-    assert (
-        "Of 60 additional tests, each at a level of 5% and not adjusted across the report, 25 are significant." in said
-    )
+    others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
+    assert others + "significant." in said
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 
 
 @pytest.mark.parametrize(("significant", "verb"), [(0, "is not significant"), (1, "is significant")])
-def test_page_with_one_headline_question_names_no_adjustment(tmp_path, significant, verb):
+def test_page_with_one_headline_finding_names_no_adjustment(tmp_path, significant, verb):
     others = dict.fromkeys(("untested", "withdrawn", "printed", "others", "others_significant"), 0)
     counts = {"alpha": 0.05, "headlines": 1, "significant": significant} | others
     page = _minimal(tmp_path, findings=_findings({}), verdicts=counts)
     text = " ".join(page.find(class_="together").get_text().split())
-    assert text.startswith(f"This report has one headline question; its test {verb} at a level of 5%.")
+    assert text.startswith(f"This report has one headline finding; its test {verb} at a level of 5%.")
 
 
 def _findings(*cards):

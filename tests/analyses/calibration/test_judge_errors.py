@@ -401,7 +401,7 @@ def test_a_corrected_difference_by_hand():
 def test_an_answer_says_whether_a_judge_is_reliable_and_by_how_much():
     (found,) = calibration.answers.reliable.findings(calibration.error(of_skill(), paper="p"))
     assert found.answer == "No." and found.n == 7
-    assert found.question == "Is Youden's index of j at least 50% (skill: objects; reference: drawings)?"
+    assert found.question == "Is Youden's index of j at least 50% (skill: object recognition; reference: drawings)?"
     assert [text.split(" (")[0] for text in found.details[:2]] == ["Sensitivity: 75.0%", "Specificity: 66.7%"]
 
 
@@ -422,7 +422,8 @@ def test_corrected_shares_of_skills_name_range_and_truth():
     found = calibration.answers.skills.findings(tables.make_table(rows, "calibration_corrected"))
     shown, unshown, unreliable, dominated, unknown = found
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
-    assert shown.supported_answer == "57.1% (uncorrected: 60.0%)." and shown.question.endswith("(skill: objects)?")
+    assert shown.supported_answer == "57.1% (uncorrected: 60.0%)."
+    assert shown.question.endswith("(skill: object recognition)?")
     limits = "Range if all failing images failed in the same way: 45.5 to 64.7%."
     assert shown.details == (limits, "Ground truth of these images: 50.2%.")
     assert len(unshown.details) == 1
