@@ -12,6 +12,7 @@ from typing import Any
 from biaslab.schema.formatting import (
     add_unit,
     format_count,
+    format_estimate,
     format_interval,
     format_number,
     format_p_equation,
@@ -138,7 +139,7 @@ class Finding:
         n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
         if self.unit.startswith("("):
             return f"{format_number(self.estimate)} ({self.unit.strip('()')}; {limits}{n})"
-        return f"{add_unit(format_number(self.estimate), self.unit)} ({limits}{n})"
+        return f"{add_unit(format_estimate(self.estimate, self.unit), self.unit)} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""

@@ -13,6 +13,11 @@ def format_number(value: float) -> str:
     return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
+def format_estimate(value: float, unit: str) -> str:
+    """Return a number for a sentence; a count out of a total, with a unit such as ``of 10``, has no decimal places."""
+    return f"{value:,.0f}" if unit.startswith("of ") else format_number(value)
+
+
 def format_digits(value: float) -> str:
     """Return a number for a table, with three significant digits, and at most two decimal places from 1 on."""
     return format_number(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"

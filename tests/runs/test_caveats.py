@@ -46,7 +46,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
     both = pd.concat([own(PAIRED, "world"), printed(PAIRED)])
     given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, beside = of(tmp_path, SCORES)
-    assert world.startswith("`world` is no model") and "trained on drawings of the synthetic world" in judge
+    assert world.startswith("`world` is not a model") and "trained on drawings of the synthetic world" in judge
     assert "the Paired Stereotype Test (DALL-E 3)." in beside and "No image of these models was generated" in beside
     assert not any("SD 1." in text for text in (world, judge, beside))
     # What no table of the run shows needs no limit.
@@ -62,7 +62,7 @@ def test_printed_numbers_alone_are_named_by_paper(tmp_path):
 
 @pytest.mark.parametrize("model", ["mini", "CompVis/stable-diffusion-v1-4"])
 def test_a_judge_that_a_package_brings_says_its_limits(tmp_path, model):
-    said = "their errors are at their smallest"
+    said = "their errors are as small as possible"
     given(tmp_path, pipeline_settings=settings(model))
     assert said in of(tmp_path)[-1] and len(of(tmp_path)) == (2 if model == "mini" else 1)
     others = {"judging.faces": "hustvl/yolos-tiny", "judging.gender": "ViT-L-14/openai"}
