@@ -33,7 +33,7 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
 def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
-    assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
+    assert single.supported_answer == "Inconclusive (only 3 people per occupation)." and not single.is_significant
     assert pairs.supported_answer == (
         "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 are not significant "
         "(Holm's correction)."
@@ -99,7 +99,8 @@ def test_what_cannot_be_tested_is_no_verdict(printed):
 
 def test_printed_mitigation_names_no_direction_without_an_interval(printed):
     found = paired.answers.mitigation.findings(printed["mitigation"])
-    assert {one.supported_answer for one in found} == {"Not tested: the paper prints no interval."}
+    expected = {"Not tested: the paper prints no values per occupation or role."}
+    assert {one.supported_answer for one in found} == expected
     # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
     (faircritic,) = (one for one in found if "FairCritic" in one.question and "occupations" in one.question)
     assert faircritic.estimate == pytest.approx(2.0, abs=0.005) and "6.93 points" in " ".join(faircritic.details)
