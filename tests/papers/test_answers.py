@@ -257,7 +257,7 @@ def test_load_answers_names_invalid_entries(answer, tmp_path):
         answer(**COUNTED).findings(ROWS.drop(columns="p"))
     with pytest.raises(InputError, match=r"'upp'.*'up'"):
         answer(upp="Yes.")
-    with pytest.raises(InputError, match=r"asked has no table"):
+    with pytest.raises(InputError, match=r"asked lacks 'table'"):
         (tmp_path / "answers.yaml").write_text("asked: {question: Is it?}")
         answers.load_answers(tmp_path)
 
