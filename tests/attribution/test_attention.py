@@ -292,7 +292,7 @@ def test_processor_without_projections_is_refused(folders):
 
 def test_capture_refuses_wrong_number_of_texts(folders):
     generator = tiny(folders("sd1"))
-    word_columns, message = columns(generator.pipe, TEXTS, WORDS), "3 images with texts of 12 columns.*given 2 x 12"
+    word_columns, message = columns(generator.pipe, TEXTS, WORDS), "3 images with texts of 12 columns.*received 2 x 12"
     with pytest.raises(RunError, match=message), capture(generator.pipe, word_columns):
         generator.images(TEXTS[:1], KEYS[:1], 1)
 

@@ -99,5 +99,5 @@ def test_columns_of_text_parts_have_equal_weight(clip):
 def test_check_tokenizers_refuses_unsupported(clip):
     with pytest.raises(ParameterError, match="SimpleNamespace"):
         check_tokenizers(SimpleNamespace(tokenizer=clip))
-    with pytest.raises(ParameterError, match="tokenizer, a SimpleNamespace, gives no positions"):
+    with pytest.raises(ParameterError, match="tokenizer, a SimpleNamespace, returns no positions"):
         check_tokenizers(sd1(SimpleNamespace(is_fast=False)))

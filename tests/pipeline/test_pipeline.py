@@ -386,7 +386,7 @@ def test_source_of_tables_has_no_images(tmp_path, source):
     assert none.empty and {"image_id", "occupation", "status", "gender"} <= set(none)
     if source == "published":
         with pytest.raises(
-            MissingInputError, match=r"Published has no table paradox_indicators\. It is measured on images"
+            MissingInputError, match=r"Published has no table paradox_indicators. It is measured on images"
         ):
             study.load("paradox_indicators")
         with pytest.raises(UnknownNameError, match="no table of measurements in published named 'paradox_x'"):
@@ -406,7 +406,7 @@ def test_published_values_join_measured_table(fake):
     printed_table = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed_table["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(
-        MissingInputError, match=r"The pipeline has no table triplets_printed_chi_square\. Set source to 'pub"
+        MissingInputError, match=r"The pipeline has no table triplets_printed_chi_square. Set source to 'pub"
     ):
         sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=without_baselines)
     assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))

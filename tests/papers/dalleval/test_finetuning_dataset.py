@@ -182,7 +182,7 @@ def test_export_refuses_nonempty_output(release, tmp_path, kind):
 
 def test_export_without_boxes_of_skill_is_refused(release, tmp_path):
     (release / "count/count_val_bounding_boxes.json").unlink()
-    with pytest.raises(InputError, match=r"no boxes of count, test scenes.*Unpack count\.zip"):
+    with pytest.raises(InputError, match=r"no boxes for test scenes of the skill count.*Unpack count\.zip"):
         export(release, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -373,7 +373,7 @@ def test_image_model_of_several_people_has_wide_aspect():
 
 def test_generator_refuses_unsupported_aspect():
     settings = GenerationSettings(aspect=1.5)
-    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* paired.aspect=1"):
+    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* paired.aspect to 1"):
         Generator(SimpleNamespace(), settings, model="owner/other", folder=None, device=None)
 
 
