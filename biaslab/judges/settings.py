@@ -128,7 +128,7 @@ class JudgeSettings(Group):
 
 
 class VisionSettings(Group):
-    """Vision-language models behind an OpenAI-compatible endpoint, selected as `endpoint:NAME` by settings for judges."""
+    """Vision-language models behind an OpenAI-compatible endpoint, selected by judge settings as `endpoint:NAME`."""
 
     url: Url = field("", "Base URL of the vision endpoint; empty uses `endpoint.url`.", secret=True)
     api_key_env: Variable = field(
