@@ -267,7 +267,7 @@ def test_annotate_overwrites_only_annotation_pages(save, tmp_path):
     save("nurse/a.png")
     target = tmp_path / "there.html"
     target.write_text("<!DOCTYPE html><title>Mine</title>")
-    with pytest.raises(ParameterError, match=rf"{target} already exists and is no annotation page .* with --output\."):
+    with pytest.raises(ParameterError, match=rf"{target} exists and is not an annotation page .* with --output\."):
         annotation_page.annotate(tmp_path / "mine", output=target)
     assert target.read_text() == "<!DOCTYPE html><title>Mine</title>"
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
@@ -290,7 +290,7 @@ def test_annotate_oversized_page_is_refused(save, tmp_path, monkeypatch):
     for k in range(6):
         save(f"nurse/{k}.png", (20, 20))  # noise: 1,200 bytes of pixels that nothing makes smaller
     monkeypatch.setattr(annotation_page, "MAX_BYTES", 6000)
-    with pytest.raises(ParameterError, match=r"at most 6,000.*--sample 2\b"):
+    with pytest.raises(ParameterError, match=r"maximum of a page is 6,000.*--sample 2\b"):
         annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out", n=2).images == 2
@@ -300,7 +300,7 @@ def test_annotate_oversized_page_is_refused(save, tmp_path, monkeypatch):
     ("names", "expected"),
     [
         (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
-        (["of\ntwo.png"], r"holds b'of\\ntwo.png'"),
+        (["of\ntwo.png"], r"contains b'of\\ntwo.png'"),
         (["Nurse/a.png", "nurse/b.png"], "use one spelling"),
     ],
 )
@@ -529,7 +529,7 @@ def test_annotate_missing_images_are_not_generated(run, monkeypatch, tmp_path):
     with pytest.raises(ParameterError, match=r"contains only 0 of the 16 images"):
         annotation_page.annotate(**run("mini"))
     (tmp_path / "outputs" / "small" / "params.yaml").unlink()
-    for name, expected in (("small", r"has no params\.yaml"), ("nothing", "no run 'nothing'")):
+    for name, expected in (("small", r"contains no params\.yaml"), ("nothing", "no run 'nothing'")):
         with pytest.raises(BiaslabError, match=expected):
             annotation_page.annotate(name, outputs=tmp_path / "outputs")
 
