@@ -173,7 +173,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _audit,
-        "measure the bias of one or more text-to-image models and build a report",
+        "measure the bias of text-to-image models and build a report",
         "Generates images with each model (or reads those in images:FOLDER), classifies the people shown, and builds "
         "one report. To add LoRAs to a model, write NAME+LORA:WEIGHT. Before the run starts, a preflight check tests "
         "every model and classifier on one image.",
@@ -186,9 +186,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER or name from a package"
     add("models", metavar="MODEL", nargs="+", help=text)
-    text = "file of your prompts; columns: prompt, and optionally group, condition, n and people"
+    text = "file of prompts; columns: prompt and, optionally, group, condition, n, people"
     add("--prompts", metavar="FILE", default="", help=text)
-    text = "file of reference shares; columns: group, percent_female, and optionally n"
+    text = "file of reference shares; columns: group, percent_female and, optionally, n"
     add("--benchmark", metavar="FILE", default="", help=text)
     text = "number of images: quick, standard or paper (default: standard)"
     add("--preset", metavar="PRESET", default="standard", help=text)

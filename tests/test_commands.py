@@ -95,17 +95,20 @@ def test_banned_words_match_earlier_help(old):
     [
         (
             ["run", "params/published.yaml", "--overw"],
-            "no option '--overw' of 'biaslab run'. Did you mean '--overwrite'?",
+            "'biaslab run' has no option '--overw'. Did you mean '--overwrite'?",
         ),
         (
             ["audit", "images:a", "--benchmrk", "b.csv"],
-            "option '--benchmrk' of 'biaslab audit'. Did you mean '--benchmark'?",
+            "'biaslab audit' has no option '--benchmrk'. Did you mean '--benchmark'?",
         ),
         (
             ["audit", "--benchmrk=b.csv", "images:a"],
-            "option '--benchmrk' of 'biaslab audit'. Did you mean '--benchmark'?",
+            "'biaslab audit' has no option '--benchmrk'. Did you mean '--benchmark'?",
         ),
-        (["compare", "a", "b", "--outptus", "c"], "option '--outptus' of 'biaslab compare'. Did you mean '--outputs'?"),
+        (
+            ["compare", "a", "b", "--outptus", "c"],
+            "'biaslab compare' has no option '--outptus'. Did you mean '--outputs'?",
+        ),
     ],
 )
 def test_main_unknown_option_suggests_nearest(words, message, capsys):

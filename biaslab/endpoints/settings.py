@@ -98,8 +98,8 @@ class EndpointSettings(Group):
     answer_format: Literal["auto", "json_schema", "json_object", "none"] = field(
         "auto",
         "Format that chat requests, including those to vision-language models, specify for structured answers. `auto` "
-        "tries a JSON schema, then `json_object`, then no format, until the endpoint accepts one; any other value is the "
-        "only format tried.",
+        "tries a JSON schema, then `json_object`, then no format, until the endpoint accepts one; any other value is "
+        "the only format tried.",
     )
     concurrency: Integer = field(4, "Maximum number of simultaneous requests.", "requests", ge=1)
     timeout: float = field(180.0, "Time limit of one response, and of one image download.", "seconds", ge=0.01)

@@ -135,7 +135,11 @@ def test_make_parameters_invalid_arguments_are_refused(tmp_path, monkeypatch, na
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: nothing .* measures"),
+        (
+            "settings.dalleval.n_scenes=3",
+            ["paired"],
+            r"dalleval\.n_scenes has no effect here: no measurement of this run",
+        ),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no measurement of this run uses it"),
         ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: no selected notebook uses an endpoint"),

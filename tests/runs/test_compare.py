@@ -191,7 +191,7 @@ def test_compare_counts_rows_in_both_runs(two_runs):
     described = {c["name"]: c["description"] for c in record["tables"][1]["columns"]}
     assert described["in_runs"] == "Which run has the row: both, first or second."
     save(two_runs, "two", paradox_amplification=frame[1:])
-    with pytest.raises(RunError, match=r"share no row.*runs have no prompt in common: paradox_amplification"):
+    with pytest.raises(RunError, match=r"have no row in common.*runs have no prompt in common: paradox_amplification"):
         compare.compare("one", "two", outputs=two_runs, name="none")
     assert not (two_runs / "none").exists()
 
@@ -202,7 +202,7 @@ def test_compare_limits_name_uncompared_tables(two_runs):
     limits = compare_runs(two_runs)[0]["limits"]
     assert "Not compared, because only one has them: paradox_caption_counts." in limits
     save(two_runs, "two", paradox_caption_counts=shares)
-    assert "Not compared, as one run has no rows: paradox_caption_counts." in compare_runs(two_runs)[0]["limits"]
+    assert "Not compared, because one run has no rows: paradox_caption_counts." in compare_runs(two_runs)[0]["limits"]
     # So are runs that are not finished.
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)
@@ -232,7 +232,7 @@ def test_compare_existing_comparison_of_others_is_refused(two_runs):
 def test_compare_invalid_runs_are_refused(two_runs):
     with pytest.raises(ParameterError, match=r"There is no run 'tow'.*Did you mean 'two'"):
         compare.compare("one", "tow", outputs=two_runs)
-    with pytest.raises(ParameterError, match="nothing to compare one with"):
+    with pytest.raises(ParameterError, match="no run to compare with one"):
         compare.compare("one", outputs=two_runs)
     with pytest.raises(ParameterError, match="compared with itself"):
         compare.compare("one", "two", "one", outputs=two_runs)

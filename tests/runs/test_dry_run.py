@@ -232,7 +232,7 @@ def test_describe_images_prices_endpoint_without_requests(server, tmp_path):
     result = plan_of(bought).of_tables(["dalleval_skill_verdicts", "dalleval_social_images"]).requests
     text = dry_run.describe_images(result, {})
     # 9 scenes and 6 people; the limit buys 8.
-    assert costs.requests_to_time(result) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
+    assert costs.requests_to_time(result) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit (2)" in text
     assert not server.requests and "Time" not in text
 
 
@@ -278,7 +278,7 @@ def test_describe_images_time_and_disk_cover_remaining_images(tmp_path, monkeypa
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already cached" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
-    assert "busy: 4.2 processes" in dry_run.describe_images(
+    assert "busy (4.2 processes" in dry_run.describe_images(
         [image_request], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)}
     )
     much = dry_run.describe_images([image_request], {(made_by.cost_key, None): Cost(12.0, 1e18, 4, 12.0)})

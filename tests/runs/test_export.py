@@ -95,7 +95,7 @@ def test_export_local_path_in_file_is_refused(outputs, monkeypatch):
         "/data/people/jo & \\u00e9va/x",
         "/data/people/jo%20%26%20%C3%A9va/x",
     ):
-        assert_refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /data/people/jo & ")
+        assert_refused(outputs, "tables/a.csv", text, r"tables/a\.csv contains /data/people/jo & ")
     # Other paths are allowed.
     write(outputs / "mine" / "tables" / "a.csv", "see /usr/lib/python3, https://example.org/home/Alice")
     record(outputs / "mine")
@@ -214,6 +214,6 @@ def test_export_overwrites_only_exports(outputs, name):
     (outputs / "link.zip").symlink_to(first)
     target = outputs / name
     files_before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
-    with pytest.raises(ParameterError, match=r"exists and is not an export .* with --output\."):
+    with pytest.raises(ParameterError, match=r"exists and is not an export written by biaslab.* with --output\."):
         export.export("mine", outputs=outputs, output=target)
     assert files_before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))

@@ -74,7 +74,7 @@ def test_plan_annotations_attribute_variance_to_judge(pilot, capsys):
     tables.write(tables.make_table(annotation_rows, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
     assert cli.main(["plan", str(pilot)]) == 0
     (message,) = re.findall(r"Variance components of share perceived as female of m: (.*)\.", capsys.readouterr().out)
-    parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+) %", message)}
+    parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+)%", message)}
     # A bias of 27 points: far more than the standard error of 7 from images.
     assert parts["judge"] > 80 and sum(parts.values()) == pytest.approx(100, abs=2)
 
@@ -83,7 +83,7 @@ def test_plan_invalid_input_is_refused(pilot, tmp_path, capsys):
     outputs = ["--outputs", str(tmp_path / "outputs")]
     for words, message in (
         (["other"], "There is no run 'other'"),
-        (["first", "--precision", "60"], "--precision is 60; allowed are"),
+        (["first", "--precision", "60"], "--precision is 60; it must be"),
     ):
         assert cli.main(["plan", *words, *outputs]) == 2
         assert message in capsys.readouterr().err

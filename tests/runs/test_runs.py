@@ -268,7 +268,7 @@ def test_next_job_avoids_images_of_running_jobs():
 
 def test_run_folder_of_another_run_needs_overwrite(finished_record, inline_project, tmp_path):
     index = tmp_path / "outputs/mine/index.html"
-    with pytest.raises(RunError, match=r"holds another run \(seed: 3 there, 2 here\)\. Choose another name"):
+    with pytest.raises(RunError, match=r"contains another run \(seed: 3 there, 2 here\)\. Choose another name"):
         inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
     assert "ceo: 28.0%." in index.read_text(encoding="utf-8")
     inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
@@ -379,7 +379,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
         (",100", ",10.5", r"n is 10\.5 in row 1"),
         (",100", ",0", "n is 0 in row 1"),
         (",100", ",-3", "n is -3 in row 1"),
-        ("generated", "training", "source is training; amplification needs 'training' and 'generated'"),
+        ("generated", "training", "source is training; amplification needs both 'training' and 'generated'"),
         ("generated", "genrated", "source is 'genrated'. Did you mean 'generated'"),
     ],
 )
@@ -414,9 +414,9 @@ def test_suffixes_of_variants_are_unique():
     ("run", "name", "message"),
     [
         ("file", "file", "is a file; choose another name"),
-        ("mine", "mine/thesis.txt", r"is not empty and holds no run\.json"),
+        ("mine", "mine/thesis.txt", r"is not empty and contains no run\.json"),
         # A foreign page in the folder of runs.
-        ("mine", "index.html", r"index\.html already exists .* --outputs DIR"),
+        ("mine", "index.html", r"index\.html exists .* --outputs DIR"),
     ],
 )
 def test_overwrite_refuses_foreign_files(project, tmp_path, run, name, message):
