@@ -132,7 +132,7 @@ def test_differences_answer_names_bounded_scale():
     values = -0.2 - 0.02 * np.arange(8)
     result = differences(rows("a", values, unit="0 to 0.5"), rows("b", np.zeros(8), unit="0 to 0.5"))
     (finding,) = answer_findings(result)
-    assert finding.as_record()["significant_texts"] == ["m: -0.27 on a scale of 0 to 0.5"]
+    assert finding.as_record()["significant_texts"] == ["m: -0.27 (range of the measure: 0 to 0.5)"]
     (finding,) = answer_findings(result.assign(unit="points"))
     assert finding.as_record()["significant_texts"] == ["m: -0.27 points"]
 
