@@ -214,8 +214,8 @@ def test_image_folder_counts_images_without_prompt(tmp_path):
     folder = ImageFolder(str(tmp_path))
     assert folder.people[["image_id", "group"]].to_numpy().tolist() == [["0.png", PROMPT]]
     assert folder.remarks == [
-        "Left out (no prompt and no group): 4, such as 1.png.",
-        "Prompts inside images: 1 of 5 images have one (Stable Diffusion web UI 1).",
+        "Excluded (no prompt and no group): 4, such as 1.png.",
+        "Prompts embedded in images: 1 of 5 images have one (Stable Diffusion web UI 1).",
         "Embedded texts without a readable prompt (Stable Diffusion web UI, no positive prompt): 2, such as 1.png.",
         "Embedded texts without a readable prompt (ComfyUI, damaged JSON): 1, such as 3.png.",
     ]
@@ -229,7 +229,7 @@ def test_unmatched_lists_grids_and_unread_texts(tmp_path):
     draw(tmp_path / "nurse/grid-0001.png")
     said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
     assert said == [
-        "Left out (grid of several images): 1, such as nurse/grid-0001.png.",
+        "Excluded (grid of several images): 1, such as nurse/grid-0001.png.",
         "Embedded texts without a readable prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
     ]
 
@@ -303,7 +303,7 @@ def test_image_folder_counts_mixed_images_of_six_tools(tmp_path):
     assert folder.people.groupby("group").size().to_dict() == {f"a photo of worker {k}": 100 for k in range(9)}
     # Every tenth file is of another kind (17 each of the first four, 16 of the others), and of an odd tool.
     tools = "Stable Diffusion web UI 167, SwarmUI 167, InvokeAI 166, ComfyUI 134, Fooocus 133, Midjourney 133"
-    assert f"Prompts inside images: 900 of 949 images have one ({tools})." in folder.remarks
+    assert f"Prompts embedded in images: 900 of 949 images have one ({tools})." in folder.remarks
     assert any("(ComfyUI, damaged JSON): 16, such as" in said for said in folder.remarks)
 
 
@@ -329,7 +329,9 @@ def test_image_folder_reads_jfif_and_lists_unread_formats(tmp_path, monkeypatch)
 
 def test_image_folder_of_unread_formats_is_refused(tmp_path):
     (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"contains no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
+    with pytest.raises(
+        InputError, match=r"contains no file that ends in .* Images in unsupported formats .*: 1, such as a\.jxl"
+    ):
         ImageFolder(str(tmp_path))
 
 

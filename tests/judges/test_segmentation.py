@@ -359,7 +359,7 @@ def test_read_instance_file_returns_sorted_objects(kind, tmp_path, caplog):
         ({"right": "nan"}, "right is 'nan'"),
         ({"left": 0.5}, "left is '0.5', which is not below right"),
         ({"object": ""}, "object is empty"),
-        ({"height": 5}, r"24 pixels, not of 5 x 6"),
+        ({"height": 5}, r"24 pixels, not 5 x 6"),
         ({"height": ""}, "height is ''"),
         ({"width": 2.5}, "width is '2.5'"),
         ({"rle": "zzz"}, "characters"),
