@@ -97,9 +97,9 @@ class EndpointSettings(Group):
     allowed_hosts: Texts = field((), "Non-public hosts from which images may be downloaded, such as `127.0.0.1:8000`.")
     answer_format: Literal["auto", "json_schema", "json_object", "none"] = field(
         "auto",
-        "Format that chat requests, including those to vision models, specify for structured answers. `auto` tries a "
-        "JSON schema, then `json_object`, then no format, until the endpoint accepts one; any other value is the only "
-        "format tried.",
+        "Format that chat requests, including those to vision-language models, specify for structured answers. `auto` "
+        "tries a JSON schema, then `json_object`, then no format, until the endpoint accepts one; any other value is "
+        "the only format tried.",
     )
     concurrency: Integer = field(4, "Maximum number of simultaneous requests.", "requests", ge=1)
     timeout: float = field(180.0, "Time limit of one response, and of one image download.", "seconds", ge=0.01)

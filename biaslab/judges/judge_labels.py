@@ -22,11 +22,12 @@ STATUSES = (
 )
 """``judged`` (female or male), or the reason why a person has no label. For one person: ``uncertain`` (a probability
 between 1 - threshold and threshold; the answer ``unclear``; annotators who are unsure or divided), ``face_too_small``,
-``unannotated`` (annotations only), ``unanswered`` (vision models only: a refusal, or no allowed answer). For a whole
-image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people prompted it may be two, see ``n_faces``);
-``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable`` (column
-``reason`` has the error); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
-:data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
+``unannotated`` (annotations only), ``unanswered`` (vision-language models only: a refusal, or no allowed answer). For a
+whole image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people prompted it may be two, see
+``n_faces``); ``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`);
+``unreadable`` (column ``reason`` has the error); ``blocked`` (withheld by the model's safety checker); ``black`` (no
+pixel is brighter than :data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see
+:mod:`biaslab.judges.duplicates`)."""
 ADVICE = {
     "no_face": "If the images show faces, use another detector (judging.faces), or a judge that needs none, such as "
     "judging.gender=endpoint:NAME.",
@@ -40,7 +41,7 @@ ADVICE = {
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
 """The statuses of images that were to show one person."""
 NO_PERSON = "nobody"
-"""The answer of a vision model if the image does not show the person."""
+"""The answer of a vision-language model if the image does not show the person."""
 UNCLEAR = "unclear"
 """The answer of a judge if a person's gender is unclear, or the image does not show the answer."""
 CORRECT, SWAPPED, _ = ROLES = ("correct", "swapped", UNCLEAR)

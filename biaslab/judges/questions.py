@@ -1,4 +1,4 @@
-"""Questions to vision models about images, and how their answers are read (paired paper, appendix D, Table 8)."""
+"""Questions to vision-language models about images, and the reading of answers (paired paper, appendix D, Table 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of judges: face detector, classifiers, vision models, and inclusion criteria."""
+"""Settings of judges: face detector, classifiers, vision-language models, and inclusion criteria."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class JudgeSettings(Group):
     )
     question_model: NameOrPath = field(
         "",
-        "Vision model that answers `judging.questions_file`: `endpoint:NAME` or `vqa:NAME`; empty uses "
+        "Vision-language model that answers `judging.questions_file`: `endpoint:NAME` or `vqa:NAME`; empty uses "
         "`judging.gender`.",
     )
     class_prompts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
@@ -128,7 +128,7 @@ class JudgeSettings(Group):
 
 
 class VisionSettings(Group):
-    """Vision models behind an OpenAI-compatible endpoint, which settings for judges select as `endpoint:NAME`."""
+    """Vision-language models behind an OpenAI-compatible endpoint, selected by judge settings as `endpoint:NAME`."""
 
     url: Url = field("", "Base URL of the vision endpoint; empty uses `endpoint.url`.", secret=True)
     api_key_env: Variable = field(

@@ -1,4 +1,4 @@
-"""Judge by a vision model behind an OpenAI-compatible endpoint, with one question per person or image.
+"""Judge by a vision-language model behind an OpenAI-compatible endpoint, with one question per person or image.
 
 A closed question allows only its listed answers, always including ``unclear``; after any other reply the question is
 repeated. The prompt of the image is not sent, so that it cannot influence the answer.
@@ -53,7 +53,7 @@ _MAX_LENGTH = 2000
 
 
 class VisionJudge(Judge):
-    """A vision model behind an endpoint, such as ``endpoint:gpt-4o``, by the settings ``vision``.
+    """A vision-language model behind an endpoint, such as ``endpoint:gpt-4o``, by the settings ``vision``.
 
     For a person it receives the part of the image around the face, or with ``vision.person_view: position`` the whole
     image and the person's place in words.

@@ -12,6 +12,7 @@ from typing import Any
 from biaslab.schema.formatting import (
     add_unit,
     format_count,
+    format_estimate,
     format_interval,
     format_number,
     format_p_equation,
@@ -138,7 +139,7 @@ class Finding:
         n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
         if self.unit.startswith("("):
             return f"{format_number(self.estimate)} ({self.unit.strip('()')}; {limits}{n})"
-        return f"{add_unit(format_number(self.estimate), self.unit)} ({limits}{n})"
+        return f"{add_unit(format_estimate(self.estimate, self.unit), self.unit)} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""
@@ -285,8 +286,9 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         details = record["details"]
         if record["tests"] and level < record["alpha"]:
             share = f"{100 * level / record['alpha']:.0f}%"
-            rule = f"because {share} of the report's headline tests are significant (Benjamini–Bogomolov)"
-            details = [*details, f"Groups are significant at a Holm-adjusted p of at most {level:.2g}, {rule}."]
+            kind = "published" if record.get("printed") else "measured"
+            rule = f"because {share} of the headlines on {kind} values are significant (Benjamini–Bogomolov)"
+            details = [*details, f"Its tests are significant at a Holm-adjusted p of at most {level:.2g}, {rule}."]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
     p_values = f"({format_p_equation(record['p'])}, adjusted {format_p_equation(p_page)})"

@@ -85,12 +85,12 @@ class CriticSettings(Group):
 
     kind: Literal["counts", "endpoint"] = field(
         "counts",
-        "FairCritic's critic: `counts` (rules applied to the counts of judged people), or `endpoint`, the vision model "
-        "`critic.model` at `critic.url`, as in the paper.",
+        "FairCritic's critic: `counts` (rules applied to the counts of judged people), or `endpoint`, the "
+        "vision-language model `critic.model` at `critic.url`, as in the paper.",
     )
     rounds: Integer = field(1, "Rounds of FairCritic (paper: 1); 0 skips FairCritic.", "rounds", ge=0, le=10)
-    images_per_request: Integer = field(8, "Images in one request to the vision model.", "images", ge=1, le=64)
-    model: str = field("", "Name of the vision model (paper: gpt-4-vision-preview).")
+    images_per_request: Integer = field(8, "Images in one request to the vision-language model.", "images", ge=1, le=64)
+    model: str = field("", "Name of the vision-language model (paper: gpt-4-vision-preview).")
     url: Url = field("", "Base URL of the critic's endpoint; empty uses `endpoint.url`.", secret=True)
     api_key_env: Variable = field(
         "",

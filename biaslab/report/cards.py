@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -23,6 +24,8 @@ _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
 _JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
+# The limits in the numbers of a finding, such as ``1.2 to 3.4`` in ``2.1 (kappa; 1.2 to 3.4; n = 9 people)``.
+_LIMITS = re.compile(r"\((?:[^();]*; )?([^();]+ to [^();]+)[;)]")
 # Maximum number of rows in the small figure of a card; the linked figure has all of them.
 _ROWS = 12
 # Maximum number of different answers on a card.
@@ -62,9 +65,9 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
         card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
-        limits = str(entry["numbers"]).partition(" (")[2].partition(";")[0]
+        limits = _LIMITS.search(str(entry["numbers"]))
         # Answers that state the interval need no numbers after them.
-        card["rows"].append(entry | {"numbers": ""} if limits and limits in str(entry["answer"]) else entry)
+        card["rows"].append(entry | {"numbers": ""} if limits and limits[1] in str(entry["answer"]) else entry)
     for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from biaslab.schema.formatting import add_unit, format_number
+from biaslab.schema.formatting import add_unit, format_estimate
 
 
 def number(value: object) -> float | None:
@@ -50,7 +50,7 @@ def draw_rows(
         "has_benchmarks": bool(benchmarks),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
-        "unit": unit,
+        "unit": unit.strip("()") if unit.startswith("(") else unit,
         "left": 0,
     }
 
@@ -65,16 +65,16 @@ def _scale(values: list[float]) -> tuple[float, float]:
     return ends if ends[0] < ends[1] else (ends[0], ends[0] + step)
 
 
-def _digits(value: float) -> str:
+def _digits(value: float, unit: str = "") -> str:
     """Return a number as a text, with two significant digits if it is small."""
-    return f"{value:.2g}" if 0 < abs(value) < 0.095 else format_number(value)
+    return f"{value:.2g}" if 0 < abs(value) < 0.095 else format_estimate(value, unit)
 
 
 def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     low, high = number(row.get("ci_low")), number(row.get("ci_high"))
     has_interval = low is not None and high is not None
     interval = f"{_digits(low)} to {_digits(high)}" if has_interval else "no interval"
-    value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
+    value, null_mean = _digits(row["estimate"], unit), number(row.get("null_mean"))
     benchmark = number(row.get("benchmark"))
     comparisons = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
     comparisons += f"; benchmark {_digits(benchmark)}" if benchmark is not None else ""

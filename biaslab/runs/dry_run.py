@@ -234,7 +234,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
 
 
 def _describe_question_costs(preflight: Preflight) -> list[str]:
-    """Return the maximum price of questions to vision models, for each person in an image and each judge."""
+    """Return the maximum price of questions to vision-language models, for each person in an image and each judge."""
     pipelines_by_judge: dict[str, dict[str, Pipeline]] = {}
     for trial in preflight.trials:
         judge = trial.use.judge

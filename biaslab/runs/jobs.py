@@ -135,7 +135,7 @@ _HINTS = {
     **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
     "custom": "no executed notebook uses your own prompts or images. Select such a notebook",
     "endpoint": "no selected notebook uses an endpoint. Specify a model or judge behind one",
-    "vision": "no judge is a vision model. Specify one, for example with judging.gender=endpoint:NAME",
+    "vision": "no judge is a vision-language model. Specify one, for example with judging.gender=endpoint:NAME",
     "judging.annotations": "no selected notebook combines annotations and a judge. Select a notebook beyond_precision",
     "judging.questions_file": "questions apply only to your own images or prompts. Specify these",
     "judging.question_model": "questions apply only to your own images or prompts. Specify these",

@@ -13,6 +13,11 @@ def format_number(value: float) -> str:
     return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
+def format_estimate(value: float, unit: str) -> str:
+    """Return a number for a sentence; a count out of a total, with a unit such as ``of 10``, has no decimal places."""
+    return f"{value:,.0f}" if unit.startswith("of ") else format_number(value)
+
+
 def format_digits(value: float) -> str:
     """Return a number for a table, with three significant digits, and at most two decimal places from 1 on."""
     return format_number(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
@@ -60,11 +65,11 @@ def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
 
 
 def add_unit(text: str, unit: str) -> str:
-    """Return a number's text with its unit: ``45%``, ``3 points``, ``0.2 on a scale of 0 to 0.5``; without a unit, the
-    text.
+    """Return a number's text with its unit: ``45%``, ``45% nearer``, ``3 points``, ``0.2 on a scale of 0 to 0.5``;
+    without a unit, the text.
     """
-    if unit == "%":
-        return f"{text}%"
+    if unit.startswith("%"):
+        return text + unit
     scale = "on a scale of " if " to " in unit and unit[0] in "−0123456789" else ""
     return f"{text} {scale}{unit}".rstrip()
 

@@ -25,7 +25,7 @@ NOISE_DRAWS, NOISE_SEED = 1000, 20231
 # Minimum number of groups, and of images per cell on average; with fewer, intervals do not cover the true value.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
 FEW_GROUPS = f"With fewer than {LEAST_GROUPS} occupations, their variance cannot be estimated."
-FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cannot be separated from differences."
+FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, sampling noise cannot be separated from differences."
 
 
 class Bootstrap(NamedTuple):

@@ -1,4 +1,4 @@
-"""A local vision model with answers defined by a test."""
+"""A local vision-language model with answers defined by a test."""
 
 import base64
 import hashlib

@@ -161,7 +161,7 @@ def test_open_clip_weights_are_of_one_commit(hub, tmp_path, name, repository, me
     (served / file).unlink()
     hub.serve(repository, served)
     hub_names._commits.clear()
-    with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; .*\.safetensors only"):
+    with pytest.raises(ParameterError, match=r"open_clip_pytorch_model\.bin; weights are read only from \.safetensors"):
         zero_shot._load_parts(name)
 
 
@@ -200,7 +200,7 @@ def test_model_naming_other_model_is_refused_unfetched(hub, tmp_path, file, said
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
     (tmp_path / file).write_text(json.dumps(said))
     hub.serve(NAME, tmp_path)
-    with pytest.raises(ParameterError, match=rf"{NAME} holds {file}, .*, another model"):
+    with pytest.raises(ParameterError, match=rf"{NAME} contains {file}, .*, another model"):
         parse(NAME, setting).files()
     assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
 

@@ -1,4 +1,4 @@
-"""A vision model as judge: images and questions sent, accepted answers, cost, and caching."""
+"""A vision-language model as judge: images and questions sent, accepted answers, cost, and caching."""
 
 import json
 

@@ -144,16 +144,13 @@ def test_index_shows_cards_and_findings_by_paper(soup):
 
 def test_index_states_false_discovery_rate(soup, tmp_path):
     text_shown = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline questions, whose tests are adjusted together (Benjamini–Hochberg): 18 are "
-    assert text_shown.startswith(
-        first + "significant at a false discovery rate of 5%. The tests of printed values (9) are adjusted separately."
-    )
-    assert "Of the questions, 3 could not be tested and enter the adjustment with p = 1." in text_shown
+    first = "This report has 31 headline findings (one per question and model), whose tests are adjusted together "
+    first += "(Benjamini–Hochberg): 18 are significant at a false discovery rate of 5%. "
+    assert text_shown.startswith(f"{first}The tests of published values (9) are adjusted separately.")
+    assert "Of the findings, 3 could not be tested and enter the adjustment with p = 1." in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
-    assert (
-        "Of 60 additional tests, each at a level of 5% and not adjusted across the report, 25 are significant."
-        in text_shown
-    )
+    others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
+    assert others + "significant." in text_shown
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 
@@ -164,7 +161,7 @@ def test_index_single_headline_names_no_adjustment(tmp_path, significant, verb):
     counts = {"alpha": 0.05, "headlines": 1, "significant": significant} | others
     page = _minimal(tmp_path, findings=_findings({}), verdicts=counts)
     text = " ".join(page.find(class_="together").get_text().split())
-    assert text.startswith(f"This report has one headline question; its test {verb} at a level of 5%.")
+    assert text.startswith(f"This report has one headline finding; its test {verb} at a level of 5%.")
 
 
 def _findings(*cards):

@@ -46,7 +46,7 @@ def test_limits_name_published_model_in_tables(tmp_path):
     both = pd.concat([shifted_shares(PAIRED, "world"), printed(PAIRED)])
     write_tables(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, published_limit = limits_of(tmp_path, SCORES)
-    assert world.startswith("`world` is no model") and "trained on drawings of the synthetic world" in judge
+    assert world.startswith("`world` is not a model") and "trained on drawings of the synthetic world" in judge
     assert (
         "the Paired Stereotype Test (DALL-E 3)." in published_limit
         and "No image of these models was generated" in published_limit
@@ -67,7 +67,7 @@ def test_limits_published_values_are_named_by_paper(tmp_path):
 
 @pytest.mark.parametrize("model", ["mini", "CompVis/stable-diffusion-v1-4"])
 def test_limits_include_those_of_plugin_judges(tmp_path, model):
-    message = "their errors are at their smallest"
+    message = "their errors are as small as possible"
     write_tables(tmp_path, pipeline_settings=settings(model))
     assert message in limits_of(tmp_path)[-1] and len(limits_of(tmp_path)) == (2 if model == "mini" else 1)
     others = {"judging.faces": "hustvl/yolos-tiny", "judging.gender": "ViT-L-14/openai"}

@@ -238,9 +238,9 @@ class Custom(Part):
         judge = self._pipeline.judge(setting)
         if not hasattr(judge, "ask"):
             fix = (
-                "set judging.question_model to 'endpoint:NAME' of a vision model or to 'vqa:NAME'. For human answers, "
+                "set judging.question_model to 'endpoint:NAME' of a vision-language model or to 'vqa:NAME'. For human "
             )
-            fix += "use 'biaslab annotate RUN --questions FILE'."
+            fix += "answers, use 'biaslab annotate RUN --questions FILE'."
             name = judge.name if judge else ""
             raise ParameterError(f"{setting} is {name!r}, which cannot answer judging.questions_file; {fix}")
         questions = read_questions(file)

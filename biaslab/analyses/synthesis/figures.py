@@ -11,7 +11,7 @@ from biaslab.schema import tables
 
 # Names of the choices in the figure, by column.
 _CHOICES = {
-    "exclusion": "Exclusion", "measure": "Measure", "correction": "Correction", "judge": "Judge", "prompt": "Wording",
+    "exclusion": "Exclusion", "measure": "Measure", "correction": "Correction", "judge": "Judge", "prompt": "Prompt",
     "model": "Model", "approach": "Approach",
 }  # fmt: skip
 _LOOK = {

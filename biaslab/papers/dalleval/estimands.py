@@ -131,7 +131,7 @@ _MAD: dict[str, Any] = {
     "n_unit": "professions",
 }
 _EVIDENCE = {"computed": "", "printed": ", uncorrected"}
-_SKILLS = {"object": "objects", "count": "counting", "spatial": "spatial relations"}
+_SKILLS = {"object": "object recognition", "count": "counting", "spatial": "spatial relations"}
 ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",

@@ -110,8 +110,9 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
         limits = sample[(sample["evaluator"] == HUMAN) == is_human][[*keys, "ci_low", "ci_high"]]
         ends = {f"ci_{end}": f"{end}_{'human' if is_human else 'detr'}" for end in ("low", "high")}
         rows = rows.merge(limits.rename(columns=ends), on=keys)
+    rows = rows.assign(name=rows["skill"].replace(tables.labels("dalleval_skill_agreement")["skill"]))
     return forms.diagonal(
-        rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="skill",
+        rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="name",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
         labels=("Correct according to the detector (%)", "Correct according to annotators (%)"),
     )  # fmt: skip

@@ -77,7 +77,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
         n = rows["n"]
         n_text = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
         ax.set_title(f"{rows[panel].iloc[0]} (people per role: {n_text})", fontsize=10)
-        ax.set(xlabel="Stereotype score (points)", ylabel="Roles", xticks=edges)
+        ax.set(xlabel="Stereotype Score (points)", ylabel="Roles", xticks=edges)
         ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
     handles = [forms.key(STEREOTYPES.colors[s], "s", name) for s, name in roles.items()]

@@ -45,7 +45,7 @@ STEPS = {
     "different": "a duplicate of another caption",
     "swappable": "a form whose gender cannot be swapped (a people)",
     "no indicator": "a gender indicator beyond Table 2",
-    "depicted": "no person shown, or a gender named by another noun, according to the filter",
+    "depicted": "no person depicted, or gender stated by another noun, according to the filter",
     "sampled": "not sampled",
 }
 """The steps of :func:`neutral`, and the reason why each excludes captions."""

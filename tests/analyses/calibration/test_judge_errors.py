@@ -404,7 +404,7 @@ def test_corrected_difference_by_hand():
 def test_reliable_answer_states_youden_and_rates():
     (result,) = calibration.answers.reliable.findings(calibration.error(of_skill(), paper="p"))
     assert result.answer == "No." and result.n == 7
-    assert result.question == "Is Youden's index of j at least 50% (skill: objects; reference: drawings)?"
+    assert result.question == "Is Youden's index of j at least 50% (skill: object recognition; reference: drawings)?"
     assert [text.split(" (")[0] for text in result.details[:2]] == ["Sensitivity: 75.0%", "Specificity: 66.7%"]
 
 
@@ -425,7 +425,8 @@ def test_skills_answer_states_bounds_and_ground_truth():
     result = calibration.answers.skills.findings(tables.make_table(rows, "calibration_corrected"))
     shown, unshown, unreliable, dominated, unknown = result
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
-    assert shown.supported_answer == "57.1% (uncorrected: 60.0%)." and shown.question.endswith("(skill: objects)?")
+    assert shown.supported_answer == "57.1% (uncorrected: 60.0%)."
+    assert shown.question.endswith("(skill: object recognition)?")
     limits = "Range if all failing images failed in the same way: 45.5 to 64.7%."
     assert shown.details == (limits, "Ground truth of these images: 50.2%.")
     assert len(unshown.details) == 1

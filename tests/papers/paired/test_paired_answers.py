@@ -33,7 +33,7 @@ def test_overall_and_power_answers_match_printed_means(printed):
 def test_occupations_answer_of_three_people_is_inconclusive(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
-    assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
+    assert single.supported_answer == "Inconclusive (only 3 people per occupation)." and not single.is_significant
     assert pairs.supported_answer == (
         "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 are not significant "
         "(Holm's correction)."
@@ -99,7 +99,8 @@ def test_power_lean_answer_is_not_testable(printed):
 
 def test_mitigation_answer_of_printed_values_is_not_tested(printed):
     result = paired.answers.mitigation.findings(printed["mitigation"])
-    assert {one.supported_answer for one in result} == {"Not tested: the paper prints no interval."}
+    expected = {"Not tested: the paper prints no values per occupation or role."}
+    assert {one.supported_answer for one in result} == expected
     # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
     (faircritic,) = (one for one in result if "FairCritic" in one.question and "occupations" in one.question)
     assert faircritic.estimate == pytest.approx(2.0, abs=0.005) and "6.93 points" in " ".join(faircritic.details)

@@ -178,7 +178,7 @@ def test_amplification_of_single_images_has_no_interval():
     table = paradox.amplification(few_images(40, 20, (1, 2), 0), **DRAWS)
     assert table["ci_low"].isna().all()
     told = table.set_index("definition")["reason"]
-    few = "With fewer than 2 images per share, image noise cannot be separated from differences."
+    few = "With fewer than 2 images per share, sampling noise cannot be separated from differences."
     assert told["signed"] == few and (told != "").all()
 
 

@@ -1,4 +1,4 @@
-"""A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
+"""A vision-language model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
 
 An answer that is not the requested JSON is sent back with a description of the problem.
 """

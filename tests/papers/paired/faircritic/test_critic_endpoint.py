@@ -1,4 +1,4 @@
-"""A vision model as critic: its requests, valid answers, and the handling of all others."""
+"""A vision-language model as critic: its requests, valid answers, and the handling of all others."""
 
 import base64
 import json
