@@ -18,10 +18,10 @@ from biaslab.papers.paradox.analysis.amplification import (
     t_tests,
 )
 from biaslab.papers.paradox.analysis.captions import (
-    embedded,
-    gate_rates,
+    captions_used,
     gender_word_accuracy,
     image_survival,
+    inclusion_rates,
     indicator_correlation,
     indicator_use,
     marked_examples,

@@ -672,7 +672,7 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, se
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_detector`` from ``triplets_detector_counts``: agreement of detector and people on nouns (7.3).
 
-    In %, with Wilson intervals; recall is a lower bound where the nouns that only people find are unknown.
+    In %, with Wilson intervals; recall is a lower bound where the nouns that only annotators find are unknown.
     """
     rows = []
     row: Any
@@ -691,7 +691,7 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             values = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
             values |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
             if is_unknown and quantity == "detector_recall":
-                reason = "the number of nouns that only people find is not given, so there is no upper limit"
+                reason = "the number of nouns that only annotators find is not given, so there is no upper limit"
                 values |= {"ci_high": np.nan, "bound": "at least", "reason": reason}
             rows.append(values)
     return tables.make_table(rows, "triplets_detector")

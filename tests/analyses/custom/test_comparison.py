@@ -90,7 +90,7 @@ def test_listed_answers_are_sorted_with_unclear_last():
     rows = pd.DataFrame({"answer": answers, "image_id": [str(k) for k in range(10)]})
     rows = rows.assign(model="m", question="hair", group="g", prompt="g", position=1)
     shares = custom.listed_answers(custom.answer_shares(rows.assign(choices=CHOICES.join(["dark", "fair"]))))
-    (finding,) = custom.answers.own.findings(shares)
+    (finding,) = custom.answers.own_questions.findings(shares)
     assert finding.supported_answer == "fair 75%, dark 25%, unclear 20% (means over groups)."
     assert finding.question == "How are answers to your question “hair” distributed?"
     assert {mark.name for mark in finding.marks} == {"fair", "dark", "unclear"}
@@ -100,7 +100,7 @@ def test_listed_answers_of_many_words_are_shortened():
     names = [f"answer {k} of a great many words" for k in range(9)]
     rows = pd.DataFrame({"answer": names, "image_id": names})
     rows = rows.assign(model="m", question="q", choices=CHOICES.join(names), group="g", prompt="g", position=0)
-    (finding,) = custom.answers.own.findings(custom.listed_answers(custom.answer_shares(rows)))
+    (finding,) = custom.answers.own_questions.findings(custom.listed_answers(custom.answer_shares(rows)))
     assert len(finding.supported_answer.split()) <= LONGEST_ANSWER and " more (means over" in finding.supported_answer
 
 

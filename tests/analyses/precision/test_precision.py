@@ -153,7 +153,7 @@ def test_estimates_combine_judge_and_annotations(own_people):
     truth = 100 * np.mean([(s["truth"] == "female").mean() for _, s in own_people.groupby("group")])
     assert whole.loc["both", "ci_low"] <= truth <= whole.loc["both", "ci_high"]
     assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "is_more_precise"] == 1
-    (card,) = precision.answers.rated.findings(table)
+    (card,) = precision.answers.combined.findings(table)
     assert card.question == "What is the share perceived as female of m, estimated from annotations and judge combined?"
     assert f"As precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in card.card_text
     # The estimates of a single group by hand, without weights.
@@ -173,7 +173,7 @@ def test_estimates_answer_counts_all_annotated_people(own_people):
     rated = own_people.sample(80, random_state=2)
     label = np.where(np.arange(80) < 72, rated["truth"], "unsure")
     table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
-    (card,) = precision.answers.rated.findings(table)
+    (card,) = precision.answers.combined.findings(table)
     assert card.n == 80 and card.n_unit == "annotated people"
     assert card.details[0] == "72 of the annotated people have a clear label (female or male; yes or no)."
     assert "assumes that annotators skip people independently" in card.details[-1]
@@ -234,7 +234,7 @@ def test_estimates_without_annotations_use_judge_only(own_people):
     others = table[table["estimator"] != "judge"]
     assert others["estimate"].isna().all()
     assert set(others["reason"]) == {f"no generated image{which} is annotated" for which in ("", " of this group")}
-    assert precision.answers.rated.findings(table) == []
+    assert precision.answers.combined.findings(table) == []
     parts = precision.components(custom.headlines(own_people), table).set_index("part")
     assert parts.loc["judge", "reason"] == "no annotations" and parts.loc["group", "percent"] == 0
     assert parts["percent"].sum() == pytest.approx(100)

@@ -69,7 +69,7 @@ def test_answers_of_synthetic_models_state_planted_bias(tables_of, model, plante
     for setting in ("faircritic", "intervention"):
         rows += lists([5, 6], [5, 5], 10, setting, model=model)
     t = tables_of(percent_female=rows)
-    tables_by_answer = (("mitigation", "mitigation"), ("moved", "mitigation_change"), ("overall", "stereotype_score"))
+    tables_by_answer = (("mitigation", "mitigation"), ("mitigation_change", "mitigation_change"), ("overall", "stereotype_score"))
     result = [f for answer, table in tables_by_answer for f in getattr(paired.answers, answer).findings(t[table])]
     assert len(result) == 5
     assert {any("lanted" in detail for detail in f.details) for f in result} == {planted}
@@ -92,7 +92,7 @@ def test_answers_p_matches_interval(printed):
 
 def test_power_lean_answer_is_not_testable(printed):
     # The difference of the roles is an identity of the share over both, so there is nothing to test.
-    result = paired.answers.power_lean.findings(printed["role_coupling"])
+    result = paired.answers.power_direction.findings(printed["role_coupling"])
     assert len(result) == 2 and not any(one.not_significant or one.is_significant for one in result)
     assert result[0].supported_answer.startswith("Not testable: ")
 

@@ -67,7 +67,7 @@ def test_answers_of_one_occupation_are_not_significant(value):
 def test_embedded_answer_distinguishes_model_and_world():
     def words(model, corpus):
         rows = pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "set_to": [corpus]})
-        return answers.embedded.findings(paradox.embedded(rows))
+        return answers.captions_used.findings(paradox.captions_used(rows))
 
     (result,) = words("mini", "mini")
     assert result.model == "mini" and "bundled model" in result.answer and result.details == ()

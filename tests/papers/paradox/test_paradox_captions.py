@@ -39,7 +39,7 @@ def test_outcomes_and_gate_rates_sum_over_occupations():
     assert set(table["n_images"]) == {20} and table.loc["judged", "percent"] == 70
     assert limits(table.loc["judged"]) == wilson(14, 20)
     # One clear face: judged and uncertain, 16 of 20.
-    rates = paradox.gate_rates(table.reset_index(), **LEVEL)
+    rates = paradox.inclusion_rates(table.reset_index(), **LEVEL)
     assert (rates["percent"].item(), rates["n"].item()) == (80, 16)
     assert limits(rates.iloc[0]) == wilson(16, 20) and rates["judged"].item() == 70
     # A source without images has a reason.

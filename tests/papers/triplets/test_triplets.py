@@ -141,7 +141,7 @@ def test_nearer_answer_counts_adjusted_metrics(printed):
     ]
     assert undecided_metrics == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
     # Student's t test is allowed from five datasets, and the answer states it.
-    (finding,) = answers.nearer.findings(printed.together)
+    (finding,) = answers.direction.findings(printed.together)
     assert (
         numbers(finding.supported_answer) == [6, 8, 0, 2]
         and finding.is_significant
@@ -150,7 +150,7 @@ def test_nearer_answer_counts_adjusted_metrics(printed):
     assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
-    (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
+    (finding,) = answers.direction.findings(printed.together.assign(n_datasets=4))
     assert finding.supported_answer == "Inconclusive (only 4 datasets)."
 
 
@@ -315,7 +315,7 @@ def test_bias_score_of_equal_sets_by_hand():
     assert scores["n"].tolist() == [40, 40, 24]
     assert set(triplets.bias_score(counts, min_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
-    (finding,) = answers.leaning.findings(scores.reset_index())
+    (finding,) = answers.bias_scores.findings(scores.reset_index())
     assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"
 
 

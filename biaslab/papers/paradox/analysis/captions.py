@@ -39,7 +39,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     return tables.make_table(rows.assign(**intervals, reason=_reason_if_empty(rows["n_images"])), "paradox_outcomes")
 
 
-def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+def inclusion_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return ``paradox_outcomes`` of images that meet the inclusion criteria; ``judged`` is the judged share (%)."""
     keys = ["model", "source", "approach", "prompt", "n_images"]
     passed = outcomes[outcomes["status"].isin(PASSED)]
@@ -213,7 +213,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
 # -- synthetic models ---------------------------------------------------------------------------------------------
 
 
-def embedded(settings: pd.DataFrame) -> pd.DataFrame:
+def captions_used(settings: pd.DataFrame) -> pd.DataFrame:
     """Return the models of ``pipeline_settings`` that are simulated, or have captions with ground truth."""
     rows = []
     for model, model_settings in settings.groupby("model", sort=False):
