@@ -77,7 +77,7 @@ def test_resolve_plugin_models_by_name_and_kind(plugin_folders):
         == "house"
     )
     assert registry.resolve_alias("owner/other", "text-to-image") == "owner/other"
-    check_refused("house-clip", r"'house-clip' is a clip model, and a detector model is needed", "detector")
+    check_refused("house-clip", r"'house-clip' is a clip model, but a detector model is needed", "detector")
     check_refused("house-drawn", "'house-drawn' has no weights")
     # A pipeline that is still being trained has parts, but no index.
     (plugin_folders["house-sd"] / "model_index.json").unlink()
@@ -137,11 +137,11 @@ def test_resolve_accepts_folders_and_hub_names(plugin_folders, tmp_path, monkeyp
         ("house-ds", r"named 'house-ds'\. Did you mean 'house-sd'"),
         ("house-sd-pair", r"Did you mean 'house-sd-pairs'"),
         ("stable-diffusion-v1-4", r"Did you mean 'CompVis/stable-diffusion-v1-4'"),
-        ("zzz", r"no text-to-image model named 'zzz'\. Give a folder, or"),
+        ("zzz", r"no text-to-image model named 'zzz'\. Specify a folder, or"),
         ("./models/sd", "no text-to-image model named './models/sd'"),
         ("a/b/c", "named 'a/b/c'"),
-        ("", r"The text-to-image model is ''. Give"),
-        (None, r"The text-to-image model is None\. Give"),
+        ("", r"The text-to-image model is ''. Specify"),
+        (None, r"The text-to-image model is None\. Specify"),
     ],
 )
 def test_resolve_unknown_name_lists_nearest(plugin_folders, name, message):

@@ -275,8 +275,8 @@ def audit(root, tmp_path, shop, does) -> int:
 @pytest.mark.parametrize(
     ("does", "sold", "message"),
     [
-        ("fail", 1, "judging.gender: plugin:picky:fail fails: KeyError: 'no square'"),
-        ("die", 0, "its process was killed, probably because it does not fit in memory, of which "),
+        ("fail", 1, "judging.gender: plugin:picky:fail failed: KeyError: 'no square'"),
+        ("die", 0, "its process was killed, probably because it does not fit in memory ("),
         ("exit", 0, "'plugin:picky:exit': its process ended with exit status 3"),
     ],
 )
@@ -317,7 +317,7 @@ def test_out_of_memory_trial_names_settings_that_fit(folders, monkeypatch):
     settings = Settings.from_mapping({"compute": {"device": "cuda"}})
     trial = Trial(ModelUse("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = probes._problem(trial, work)
-    assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
+    assert "it does not fit in the GPU's memory (2.0 of 8.0 GB are free)" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, which has enough memory" in said
 
 

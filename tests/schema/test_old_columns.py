@@ -28,7 +28,7 @@ def test_check_old_column_suggests_new_name():
 def test_shares_old_prompt_suggests_new_name(tmp_path):
     text = "occupation,source,percent_female,n,prompt\nnurse,training,70,10,ratings\nnurse,generated,80,10,ratings\n"
     (path := tmp_path / "a.csv").write_text(text)
-    with pytest.raises(InputError, match="prompt is ratings in data row 1; it is now annotations"):
+    with pytest.raises(InputError, match="prompt is ratings in data row 1; it is now called annotations"):
         shares.read(path)
 
 
