@@ -284,7 +284,7 @@ def test_units_of_printed_numbers_average_to_measures():
     scores = mean["DALL-E 3"]
     assert scores["Stereotype Score, occupations, one person"] == pytest.approx(10.0, abs=0.01)
     assert scores["Stereotype Score, occupations, two people"] == pytest.approx(47.38, abs=0.01)
-    assert scores["Stereotype Score, roles of power, two people"] == pytest.approx(18.98, abs=0.01)
+    assert scores["Stereotype Score, power roles, two people"] == pytest.approx(18.98, abs=0.01)
     # The mean deviation equals the estimate of the paper's analysis.
     expected_mad = mads[mads["category"] == "gender"].set_index("model")["mad_corrected"]
     result = mean.xs("Gender MAD, as judged", level="measure")
