@@ -135,7 +135,7 @@ def change(rng, studies, *, kind, n, images=2, single_images=3, spread=0.25) -> 
 
 
 def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=0.2) -> Iterator[dict]:
-    """Yield the results for the overall score of roles of power that are ``judged`` at random.
+    """Yield the results for the overall score of power roles that are ``judged`` at random.
 
     A share ``together`` of images shows one woman and one man; the two roles of an occupation have the same bias. The
     probability of a judgement of high-power roles changes by ``gap``, so that occupations with both roles differ.
@@ -369,7 +369,7 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     },
     "people missing, not by how they fit, 8 x 8": (missing_people, {"kind": "independent", "n": 8, "follows": 0.0}),
     **{f"people missing, {n} identities alone": (missing_people, {"kind": "", "n": n, "alone": 6}) for n in (8, 20)},
-    "people missing, roles of power": (missing_roles, {}),
+    "people missing, power roles": (missing_roles, {}),
     "power, roles judged by chance": (roles_judged, {}),
     "power, independent people": (power, {"joint": 0.0}),
     "power, independent people, the left rather a woman": (power, {"joint": 0.0, "position": 0.15}),

@@ -288,7 +288,8 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
             share = f"{100 * level / record['alpha']:.0f}%"
             kind = "published" if record.get("printed") else "measured"
             rule = f"because {share} of the headlines on {kind} values are significant (Benjamini–Bogomolov)"
-            details = [*details, f"Its tests are significant at a Holm-adjusted p of at most {level:.2g}, {rule}."]
+            tests = "The tests that this finding combines are significant at a Holm-adjusted p of at most"
+            details = [*details, f"{tests} {level:.2g}, {rule}."]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
     p_values = f"({format_p_equation(record['p'])}, adjusted {format_p_equation(p_page)})"

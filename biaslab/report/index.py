@@ -38,7 +38,7 @@ _PHOTOGRAPHS, _QUALITY = 150_000, 85
 
 COVERAGE_STATUS = {
     "regenerated": "recomputed by this run, from the inputs that the note names",
-    "reprinted": "shown with the paper's values; intervals or tests are added",
+    "reprinted": "shown with the paper's values; intervals or tests are added where possible",
     "open": "not shown by this run",
     "illustrative": "a diagram or a verbal comparison, without values to compute or show",
 }

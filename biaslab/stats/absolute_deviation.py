@@ -34,7 +34,7 @@ class Deviation(NamedTuple):
     value: float
     ci_low: float
     ci_high: float
-    p: float  # Two-sided, for no deviation in any unit; below 1 - confidence exactly if the interval excludes 0.
+    p: float  # Two-sided, for no deviation in any unit; below 1 - confidence if and only if the interval excludes 0.
     n: int  # Number of units.
     bias: float  # Largest possible remaining bias of the value due to sampling noise, in either direction.
 
@@ -278,7 +278,7 @@ class FoldedMeans(NamedTuple):
     ci_low: float  # Limit for ``corrected``.
     ci_high: float
     null_mean: float  # Mean of ``value`` if signs are random.
-    p: float  # For no difference in any column; below 1 - confidence exactly if ``ci_low`` is above 0.
+    p: float  # For no difference in any column; below 1 - confidence if and only if ``ci_low`` is above 0.
     n: int  # Number of units.
 
 
@@ -326,7 +326,7 @@ def folded_means(
     error = ((values - means) * slope).mean(axis=1).std(ddof=1) / np.sqrt(n)
     bias = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT * errors.mean()
     high = bias_aware_interval(corrected, error, bias, n - 1, confidence)[1] if error > 0 else corrected
-    # p is below alpha exactly if fewer than this number of random values reach the value.
+    # p is below alpha if and only if fewer than this number of random values reach the value.
     critical_count = int(np.ceil(alpha * (1 + replicates) - 1))
     low = value - np.sort(random_values)[-critical_count] if p < alpha and critical_count > 0 else 0.0
     low, high = np.clip([low, max(high, low)], 0, largest)

@@ -49,7 +49,7 @@ class Bootstrap(NamedTuple):
 
     @property
     def p(self) -> float | np.ndarray:
-        """Two-sided p-value for a true statistic of 0; below 1 - confidence exactly if the interval excludes 0."""
+        """Two-sided p-value for a true statistic of 0; below 1 - confidence if and only if the interval excludes 0."""
         return 2 * stats.t.sf(np.abs(self.estimate / self.se), self.df)
 
 

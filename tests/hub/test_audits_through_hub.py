@@ -50,7 +50,7 @@ OCCUPATIONS = ("nurse", "engineer")
 @pytest.fixture(autouse=True)
 def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     """Change to a temporary folder, with an empty cache."""
-    # A subset of the occupations with roles of power: each needs eight images of the same case.
+    # A subset of the occupations with power roles: each needs eight images of the same case.
     power_subset, original = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
         paired_prompts,

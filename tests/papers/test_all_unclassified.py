@@ -119,7 +119,7 @@ def test_notebooks_of_unclassified_images_claim_nothing(case, made_once, tmp_pat
     show(monkeypatch, case, unseen if case == "unseen" else lambda _, image: image)
     if case == "neither":
         answer_neither(monkeypatch)
-    # The occupations prompted with roles of power: each takes eight images of the same case.
+    # The occupations prompted with power roles: each takes eight images of the same case.
     few, sampled = paired_prompts.power_occupations()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
         paired_prompts, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}

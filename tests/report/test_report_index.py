@@ -144,10 +144,11 @@ def test_index_shows_cards_and_findings_by_paper(soup):
 
 def test_index_states_false_discovery_rate(soup, tmp_path):
     text_shown = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline findings (one per question and model), whose tests are adjusted together "
-    first += "(Benjamini–Hochberg): 18 are significant at a false discovery rate of 5%. "
+    first = "This report has 31 headline findings with a declared test (one per question and model or pair of models). "
+    first += "These are adjusted together (Benjamini–Hochberg): 18 are significant at a false discovery rate of 5%. "
     assert text_shown.startswith(f"{first}The tests of published values (9) are adjusted separately.")
-    assert "Of the findings, 3 could not be tested and enter the adjustment with p = 1." in text_shown
+    untested = "Of these, 3 could not be tested, for example because of too few observations, and enter the adjustment "
+    assert untested + "with p = 1." in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
     others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
     assert others + "significant." in text_shown
@@ -241,7 +242,7 @@ def test_card_omits_non_numeric_marks(tmp_path):
     # From -2 to 15 in steps of 5: -5 to 15.
     marks_drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
     assert marks_drawn == [("85.00%", False), ("15.00%", True)]
-    assert page.article.find(class_="axis").get_text(" ", strip=True) == "line: 0 = none -5 15 points"
+    assert page.article.find(class_="axis").get_text(" ", strip=True) == "vertical line: 0 = none -5 15 points"
 
 
 def test_card_without_reference_draws_no_line(tmp_path):

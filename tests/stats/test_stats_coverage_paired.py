@@ -111,7 +111,7 @@ def test_parts_over_people_missing_data_match_loop():
     assert result.rows.sum() == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["8 x 8, independent", "8 identities alone", "roles of power"])
+@pytest.mark.parametrize("name", ["8 x 8, independent", "8 identities alone", "power roles"])
 def test_score_intervals_missing_people_cover_equation_1(name):
     result = coverage.simulate(f"people missing, {name}", 120)
     low = least(120)

@@ -81,7 +81,8 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     alpha, rows = stats.significance(confidence), differences
     rows = rows.assign(model=rows["model_a"] + " and " + rows["model_b"])
     rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
-    rows["scale"] = rows["unit"].where(~rows["unit"].str.contains(" to "), "on a scale of " + rows["unit"])
+    is_range = rows["unit"].str.contains(" to ")
+    rows["scale"] = rows["unit"].where(~is_range, "(range of the measure: " + rows["unit"] + ")")
     # The minimum attainable p, adjusted over a measure's pairs as if all had theirs.
     min_p = rows["min_attainable_p"].where(rows["p"].notna())
     min_p = min_p.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)

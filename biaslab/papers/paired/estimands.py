@@ -62,7 +62,7 @@ ESTIMANDS = (
         measure="Stereotype Score, {aspect}, {setting}",
         unit="points",
         words={
-            "aspect": {"occupation": "occupations", "power": "roles of power"},
+            "aspect": {"occupation": "occupations", "power": "power roles"},
             "setting": {setting: words for setting, (words, _) in _SETTINGS.items()},
             "stereotype": {"overall": ""},
         },

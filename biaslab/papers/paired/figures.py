@@ -62,7 +62,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     edges = np.array([-100, -60, -20, 20, 60, 100])
     rows_with_score = scores.dropna(subset=["score"])
     if rows_with_score.empty:
-        return style.message_figure("No person in a role of power could be classified.")
+        return style.message_figure("No person in a power role could be classified.")
     table, panel = forms.panel_by_model(rows_with_score, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:

@@ -114,7 +114,7 @@ def _lists(words: Words | None) -> list[list[str]]:
 
 @cache
 def power_occupations(words: Words | None = None) -> tuple[str, ...]:
-    """Return the occupations that are combined with roles of power: 36, without the four that imply power."""
+    """Return the occupations that are combined with power roles: 36, without the four that imply power."""
     power = _complete_words(words).column_values("power")
     return tuple(name for name in stereotypes(words) if power.get(name) != "no")
 

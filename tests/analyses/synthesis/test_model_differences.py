@@ -132,7 +132,7 @@ def test_differences_answer_names_bounded_scale():
     values = -0.2 - 0.02 * np.arange(8)
     result = differences(rows("a", values, unit="0 to 0.5"), rows("b", np.zeros(8), unit="0 to 0.5"))
     (finding,) = answer_findings(result)
-    assert finding.as_record()["significant_texts"] == ["m: -0.27 on a scale of 0 to 0.5"]
+    assert finding.as_record()["significant_texts"] == ["m: -0.27 (range of the measure: 0 to 0.5)"]
     (finding,) = answer_findings(result.assign(unit="points"))
     assert finding.as_record()["significant_texts"] == ["m: -0.27 points"]
 
@@ -284,7 +284,7 @@ def test_units_of_printed_numbers_average_to_measures():
     scores = mean["DALL-E 3"]
     assert scores["Stereotype Score, occupations, one person"] == pytest.approx(10.0, abs=0.01)
     assert scores["Stereotype Score, occupations, two people"] == pytest.approx(47.38, abs=0.01)
-    assert scores["Stereotype Score, roles of power, two people"] == pytest.approx(18.98, abs=0.01)
+    assert scores["Stereotype Score, power roles, two people"] == pytest.approx(18.98, abs=0.01)
     # The mean deviation equals the estimate of the paper's analysis.
     expected_mad = mads[mads["category"] == "gender"].set_index("model")["mad_corrected"]
     result = mean.xs("Gender MAD, as judged", level="measure")

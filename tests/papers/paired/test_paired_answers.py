@@ -69,7 +69,11 @@ def test_answers_of_synthetic_models_state_planted_bias(tables_of, model, plante
     for setting in ("faircritic", "intervention"):
         rows += lists([5, 6], [5, 5], 10, setting, model=model)
     t = tables_of(percent_female=rows)
-    tables_by_answer = (("mitigation", "mitigation"), ("mitigation_change", "mitigation_change"), ("overall", "stereotype_score"))
+    tables_by_answer = (
+        ("mitigation", "mitigation"),
+        ("mitigation_change", "mitigation_change"),
+        ("overall", "stereotype_score"),
+    )
     result = [f for answer, table in tables_by_answer for f in getattr(paired.answers, answer).findings(t[table])]
     assert len(result) == 5
     assert {any("lanted" in detail for detail in f.details) for f in result} == {planted}

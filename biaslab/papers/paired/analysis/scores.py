@@ -57,7 +57,7 @@ def occupation_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
 
 
 def power_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the score of each role of power with its exact interval and test (paired 4.5, Table 13)."""
+    """Return the score of each power role with its exact interval and test (paired 4.5, Table 13)."""
     return _identity_scores(shares, "power", confidence)
 
 

@@ -33,7 +33,9 @@ from biaslab.papers.paradox.analysis.groups import (
 from biaslab.papers.paradox.printed import MODEL
 from biaslab.schema import tables
 
-OTHER_OCCUPATIONS = "No plain t-test, because prompts include different occupations. The interval accounts for this."
+OTHER_OCCUPATIONS = (
+    "No plain t-test, because the included occupations differ between prompts. The interval accounts for this."
+)
 _NONE_JUDGED = "No image of the occupation was classified."
 NO_SHARES = "The paper prints no shares per occupation, so there is no interval."
 # Most resamples of pairs of approaches, for standard errors to within a few percent.
@@ -195,7 +197,7 @@ def approach_change(
     replicates: int,
     confidence: float,
 ) -> pd.DataFrame:
-    """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
+    """Return the change in amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
     It is the difference of the estimates of :func:`amplification` for occupations that have all shares in both
     approaches. For its standard error, occupations are resampled (at most 2,000 times) with the shares of both, which
