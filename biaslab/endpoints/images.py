@@ -40,7 +40,7 @@ from biaslab.io.image_files import PLAIN_SHARE, is_black, plain_share
 REFUSED = "refused"
 # The outcomes of images and their meanings. Images with outcomes in CACHED_OUTCOMES are not requested again.
 OUTCOMES: dict[str, str] = {
-    OK: "there is an image",
+    OK: "the image is available",
     REFUSED: "the endpoint's content policy blocked the prompt or the image",
     "not_an_image": "the purchased file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
     "lost": "the purchased image is not available at the address in the reply",

@@ -126,7 +126,7 @@ def _check_keys(file: Path, value: Any, allowed: Iterable[str], required: Iterab
     for key in (str(key) for key in value if key not in allowed):
         raise InputError(f"{file} contains {f'{label}: ' if label else ''}{key!r}. {name_help(key, allowed)}")
     if missing := [name for name in required if not value.get(name)]:
-        raise InputError(f"{file}: {label} lacks {', '.join(missing)}; give all of {', '.join(required)}.")
+        raise InputError(f"{file}: {label} lacks {', '.join(missing)}; {', '.join(required)} are required.")
 
 
 def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:

@@ -31,9 +31,10 @@ from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
-    "Intervals of differences pair the units that both runs have (occupations, professions, scenes, triplets), "
-    "where `n_paired` counts some (MOVER, Zou 2007). All others take the two runs as independent: they are too wide "
-    "where runs that share occupations, images or training captions move together."
+    "In rows with a value of `n_paired`, the interval of the difference pairs the units that both runs have "
+    "(occupations, professions, scenes or triplets; MOVER, Zou 2007). All other intervals assume that the two runs are "
+    "independent; they are too wide if the runs share occupations, images or training captions and their values are "
+    "therefore positively correlated."
 )
 # Keys that name a model.
 _MODELS = ("model", "model_a", "model_b", "first", "second")
@@ -43,11 +44,12 @@ _COPIED = {"biaslab", "packages", "platform", "seeds"}
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
 # Descriptions of the columns that a comparison adds.
 _DESCRIPTIONS = {
-    "in_runs": "Which run has the row: both, first or second.",
-    "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
-    "independent.",
-    "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
-    f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
+    "in_runs": "The runs that have the row: both, first or second.",
+    "n_paired": "The number of units in both runs that the interval of the difference pairs; empty if the interval "
+    "assumes independent runs.",
+    "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: different values from the "
+    f"same measurements, because the analyses differ (the difference has no interval); or `{DIFFERENT}`: different "
+    "measurements.",
 }
 _PARAMETER = "A parameter that a run was repeated for."
 
@@ -498,13 +500,13 @@ def _write_overview(pair: _Pair, folder: Path, subtitle: str) -> tuple[dict, Tab
     descriptions = {
         "table": "The table.",
         "title": "The contents of the table.",
-        IDENTICAL: "Rows with the same values from the same measurements; a table of these alone is not shown.",
-        SAME_INPUTS: "Rows from the same measurements whose values differ, because the analysis does.",
+        IDENTICAL: "Rows with the same values from the same measurements. Tables with only such rows are not shown.",
+        SAME_INPUTS: "Rows with different values from the same measurements, because the analyses differ.",
         DIFFERENT: "Rows from different measurements.",
-        "in one run": "Rows that only one run has.",
-        "differences": "Differences with an interval.",
-        "excluding 0": "Of them, those whose interval excludes 0.",
-        "by chance": "How many of them would on average, were there no difference at all.",
+        "in one run": "Rows in only one of the runs.",
+        "differences": "The number of differences with an interval.",
+        "excluding 0": "The number of these differences whose interval excludes 0.",
+        "by chance": "The expected number of such intervals if there were no differences.",
     }
     rows = []
     for name, frame in pair.frames.items():
@@ -604,7 +606,10 @@ def _findings(pair: _Pair, subtitle: str) -> list[dict]:
         if n_intervals:
             question = f"{tables.schema(name).title}: what differs?"
             findings.append(
-                (question, f"{n_excluding} of {n_intervals} differences exclude 0; by chance {chance:.2g} would.")
+                (
+                    question,
+                    f"{n_excluding} of {n_intervals} intervals exclude 0; {chance:.2g} would be expected by chance.",
+                )
             )
     # The first two findings are the main ones.
     return [

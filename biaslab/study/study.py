@@ -57,7 +57,7 @@ def _describe_setting(value: str, words: str) -> str:
     """Return a setting of images in words, such as ``guidance 7.5``; ``words`` is a template for the value."""
     if value in ("null", "none"):
         noun = words.replace("{}", "").strip()
-        return f"no {noun}" if value == "none" else f"{noun} of its own"
+        return f"no {noun}" if value == "none" else f"default {noun}"
     return words.format(f"{float(value):g}")
 
 

@@ -111,7 +111,7 @@ def test_compare_writes_report_and_is_repeatable(two_runs):
     record, table = compare_runs(two_runs)
     folder = two_runs / "compare-one-two"
     assert table["amplification_corrected_difference"].tolist() == [3, 0]
-    assert "1 of 2 differences exclude 0" in (folder / "index.html").read_text(encoding="utf-8")
+    assert "1 of 2 intervals exclude 0" in (folder / "index.html").read_text(encoding="utf-8")
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
     assert report_of(folder)["parameters"] == record["parameters"] == {"runs": ["one", "two"]}
@@ -166,7 +166,7 @@ def test_compare_unequal_confidence_gives_no_interval(two_runs):
     record, _ = compare_runs(two_runs)
     assert not any("confidence" in text for text in record["limits"])
     # Expected number of two differences at 90% that exclude 0 by chance.
-    assert "1 of 2 differences exclude 0; by chance 0.2 would." in [f["answer"] for f in record["findings"]]
+    assert "1 of 2 intervals exclude 0; 0.2 would be expected by chance." in [f["answer"] for f in record["findings"]]
     assert compare_runs(two_runs, "compared_tables")[1]["by chance"].tolist() == [pytest.approx(0.2)]
     change(two_runs, "two", parameters={"confidence": 0.5})
     record, table = compare_runs(two_runs)
@@ -189,7 +189,7 @@ def test_compare_counts_rows_in_both_runs(two_runs):
     expected = {"1": "first", "2": "both", "3": "second", "4": "second"}
     assert table.set_index("prompt")["in_runs"].to_dict() == expected
     described = {c["name"]: c["description"] for c in record["tables"][1]["columns"]}
-    assert described["in_runs"] == "Which run has the row: both, first or second."
+    assert described["in_runs"] == "The runs that have the row: both, first or second."
     save(two_runs, "two", paradox_amplification=frame[1:])
     with pytest.raises(RunError, match=r"have no row in common.*runs have no prompt in common: paradox_amplification"):
         compare.compare("one", "two", outputs=two_runs, name="none")
@@ -387,10 +387,13 @@ def test_compare_same_professions_use_paired_interval(two_audits):
     # As if they were independent, several times as wide and over 0.
     assert np.hypot(*[scipy_stats.sem(v) for v in (first, second)]) > 5 * paired._standard_error
     answers = {f["question"]: f["answer"] for f in record["findings"]}
-    assert answers["Overall averages: what differs?"] == "1 of 1 differences exclude 0; by chance 0.05 would."
+    assert (
+        answers["Average perceived gender and skin tone over professions: what differs?"]
+        == "1 of 1 intervals exclude 0; 0.05 would be expected by chance."
+    )
     (shown_table,) = [t for t in record["tables"] if t["name"] == "dalleval_overall_average"]
     described = {c["name"]: c["description"] for c in shown_table["columns"]}
-    assert described["n_paired"].startswith("Units that both runs have")
+    assert described["n_paired"].startswith("The number of units in both runs")
 
 
 def test_compare_partly_shared_units_use_partial_pairing(two_audits):

@@ -35,7 +35,7 @@ def test_memoize_computes_once_per_run(tmp_path, analysis):
     again = Study(parts / "synthesis/b").memoize(analysis, FRAME.copy(), seed=3)
     assert analysis.computed == [3]
     pd.testing.assert_frame_equal(first, again)
-    assert len(list((parts / ".cache").glob("counted-*.parquet"))) == 1
+    assert len(list((parts / ".cache").glob("fake_analysis-*.parquet"))) == 1
     # Outside a run, a notebook uses a cache in its own folder.
     Study(tmp_path / "alone").memoize(analysis, FRAME, seed=3)
     assert analysis.computed == [3, 3]
