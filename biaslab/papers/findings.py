@@ -293,10 +293,8 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         if record["tests"] and level < record["alpha"]:
             share = f"{100 * level / record['alpha']:.0f}%"
             kind = "published" if record.get("printed") else "measured"
-            rule = (
-                f"This level is {share} of {format_level(record['alpha'])}, because {share} of the headline findings "
-            )
-            rule += f"on {kind} values are significant (Benjamini–Bogomolov)."
+            rule = f"This level is {share} of {format_level(record['alpha'])}, because {share} of the headline "
+            rule += f"findings on {kind} values are significant (Benjamini–Bogomolov)."
             tests = "Each test combined in this finding is significant if its Holm-adjusted p is at most"
             details = [*details, f"{tests} {level:.2g}. {rule}"]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
