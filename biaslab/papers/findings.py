@@ -14,6 +14,7 @@ from biaslab.schema.formatting import (
     format_count,
     format_estimate,
     format_interval,
+    format_level,
     format_number,
     format_p_equation,
 )
@@ -164,7 +165,12 @@ class Finding:
         if self.is_tested and self.test == "t" and isfinite(self.n):
             return (*self.details, f"Student's t-test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
-            return (*self.details, f"This test requires at least {self.min_units} {self.n_unit}.".replace(" .", "."))
+            return (
+                *self.details,
+                f"Even a single test without correction requires at least {self.min_units} {self.n_unit}.".replace(
+                    " .", "."
+                ),
+            )
         return self.details
 
     @property
@@ -287,9 +293,10 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         if record["tests"] and level < record["alpha"]:
             share = f"{100 * level / record['alpha']:.0f}%"
             kind = "published" if record.get("printed") else "measured"
-            rule = f"because {share} of the headlines on {kind} values are significant (Benjamini–Bogomolov)"
-            tests = "The tests that this finding combines are significant at a Holm-adjusted p of at most"
-            details = [*details, f"{tests} {level:.2g}, {rule}."]
+            rule = f"This level is {share} of {format_level(record['alpha'])}, because {share} of the headline "
+            rule += f"findings on {kind} values are significant (Benjamini–Bogomolov)."
+            tests = "Each test combined in this finding is significant if its Holm-adjusted p is at most"
+            details = [*details, f"{tests} {level:.2g}. {rule}"]
         texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
         return record | texts | {"details": details}
     p_values = f"({format_p_equation(record['p'])}, adjusted {format_p_equation(p_page)})"

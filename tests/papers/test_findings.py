@@ -76,7 +76,10 @@ def test_verdict_of_too_few_units_is_inconclusive(test, alpha, least):
     # All of n equal: 2 * 0.5**5 = 0.0625 and 2 * 0.5**6 = 0.031; 2 * 0.5**8 = 0.0078; 2 * 0.5**5 = 0.0625 < 0.1.
     few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha, test=test) for n in (least - 1, least))
     assert few["answer"] == f"Inconclusive (only {least - 1} occupations)." and enough["answer"] == "More."
-    assert few["details"] == [f"This test requires at least {least} occupations."] and not few["is_tested"]
+    assert (
+        few["details"] == [f"Even a single test without correction requires at least {least} occupations."]
+        and not few["is_tested"]
+    )
     assert enough["details"] == ([f"Student's t-test over {least} occupations."] if test == "t" else [])
     assert verdict(0.5, n=1)["answer"] == "Inconclusive (only 1 occupation)."
 

@@ -108,4 +108,4 @@ def test_readme_count_of_asserting_notebooks_is_correct():
         for path in paths
     )
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{asserting} of {len(paths)} notebooks recompute a result in plain code" in text
+    assert f"Of the {len(paths)} notebooks, {asserting} recompute a result in plain code" in text

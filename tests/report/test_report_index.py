@@ -144,10 +144,13 @@ def test_index_shows_cards_and_findings_by_paper(soup):
 
 def test_index_states_false_discovery_rate(soup, tmp_path):
     text_shown = " ".join(soup.find(class_="together").get_text().split())
-    first = "This report has 31 headline findings with a declared test (one per question and model or pair of models). "
-    first += "These are adjusted together (Benjamini–Hochberg): 18 are significant at a false discovery rate of 5%. "
+    first = "This report has 31 headline findings with a declared test (one per question and model or pair of models; "
+    first += "some may be under “More findings”). They are adjusted together (Benjamini–Hochberg): 18 are significant "
+    first += "at a false discovery rate of 5%. "
     assert text_shown.startswith(f"{first}The tests of published values (9) are adjusted separately.")
-    untested = "Of these, 3 could not be tested, for example because of too few observations, and enter the adjustment "
+    untested = (
+        "Of the 31, 3 could not be tested, for example because of too few observations, and enter the adjustment "
+    )
     assert untested + "with p = 1." in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
     others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "

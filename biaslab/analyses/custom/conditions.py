@@ -27,7 +27,7 @@ def conditions(
     replicates: int = 10_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the change of the share perceived as female by condition and group, as ``custom_conditions``.
+    """Return the change in the share perceived as female by condition and group, as ``custom_conditions``.
 
     People of ``custom_people`` and ``custom_condition_people`` are compared if they are in images from the same noise
     and judged female or male in both conditions. The image is the unit; the mean over groups weights groups equally.

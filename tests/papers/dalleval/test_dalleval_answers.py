@@ -60,7 +60,7 @@ def test_gender_deviation_answer_needs_judge_error():
     assert (
         judged.not_significant == ""
         and judged.supported_answer
-        == "0.10, bias-corrected, not corrected for the judge's errors and therefore not tested."
+        == "0.10, corrected for small-sample bias but not for the judge's errors; no test is claimed."
         and judged.estimate == 0.1
     )
     assert blind.supported_answer == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
@@ -94,7 +94,10 @@ def test_attributes_answer_counts_by_direction(printed):
     ups = (clear["difference"] > 0).groupby(clear["model"], sort=False).agg(["sum", "size"])
     for one in findings:
         up, size = ups.loc[one.model]
-        assert one.supported_answer.startswith(f"{up} of 15") and f", {size - up} with a man" in one.supported_answer
+        assert (
+            one.supported_answer.startswith(f"{up} of 15")
+            and f", {size - up} for prompts with a man" in one.supported_answer
+        )
         # Shares in the table are points in the texts.
         largest = clear[clear["model"] == one.model]["difference"].abs().max()
         assert f"{100 * largest:.1f} points" in " ".join(one.as_record()["significant_texts"])

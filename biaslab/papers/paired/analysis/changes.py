@@ -25,7 +25,7 @@ def _join_single(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
+    """Return the mean change in the score from one person to two, of each list and overall (paired 4.6)."""
     images, rows = pair_scores(pairs, count_groups(shares)), []
     frame = _join_single(shares)
     # The contribution of an identity to the overall change: its entire score with two people; half its score alone,
@@ -39,7 +39,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
 
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the change of each identity's score from one person to two, with Fisher's test (Tables 12 and 13)."""
+    """Return the change in each identity's score from one person to two, with Fisher's test (Tables 12 and 13)."""
     frame = _join_single(shares)
     sides: list[ArrayLike] = []
     counts: list[np.ndarray] = []

@@ -65,7 +65,7 @@ def direction(score: float, low: float, high: float) -> str:
 
 
 def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
+    """Return the mean change in the score from unmitigated to mitigated pairs, over identities."""
     frame = _add_scope(
         pd.concat([score(shares, confidence=confidence) for score in (occupation_score, power_score)])
     ).dropna(subset=["score"])

@@ -106,7 +106,7 @@ def percent_female_mean(
     ``t`` and ``p`` are tests of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
     people = count_groups(shares)
-    # The change of the share of women per point of an identity's score.
+    # The change in the share of women per point of an identity's score.
     people["slope"] = np.where(people["stereotype"] == "female", 0.5, -0.5)
     people["away"] = people["percent_female"] - 50
     images, rows = pair_scores(pairs, people), []
