@@ -245,7 +245,7 @@ def test_card_omits_non_numeric_marks(tmp_path):
     # From -2 to 15 in steps of 5: -5 to 15.
     marks_drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
     assert marks_drawn == [("85.00%", False), ("15.00%", True)]
-    assert page.article.find(class_="axis").get_text(" ", strip=True) == "vertical line: 0 = none -5 15 points"
+    assert page.article.find(class_="axis").get_text(" ", strip=True) == "line: 0 = none -5 15 points"
 
 
 def test_card_without_reference_draws_no_line(tmp_path):
