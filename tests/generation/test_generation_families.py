@@ -97,7 +97,7 @@ def test_unknown_family_makes_same_images(folders, monkeypatch, family):
 
 def test_unknown_pipeline_ineffective_guidance_is_refused(folders, monkeypatch):
     monkeypatch.setattr(families, "table", dict)
-    with pytest.raises(ParameterError, match=r"guidance_scale is 4, .* guidance of 9"):
+    with pytest.raises(ParameterError, match=r"guidance_scale is 4, .* guidance scale of 9"):
         load(*settings(folders("schnell")))
     # Its own settings are taken as they are, and no guidance is what it has.
     for own in (None, 1.0):

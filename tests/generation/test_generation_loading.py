@@ -47,7 +47,7 @@ def test_text_to_image_pipeline_is_accepted(tmp_path, name):
 
 
 def test_folder_without_valid_pipeline_is_refused(folder, tmp_path):
-    check_refused(tmp_path, r"holds no model_index\.json")
+    check_refused(tmp_path, r"contains no model_index\.json")
     (folder / "vae" / "diffusion_pytorch_model.safetensors").write_bytes(b"\x10" * 40)
     check_refused(folder, "cannot be loaded as a StableDiffusionPipeline: ")
     (folder / "model_index.json").write_text("{")

@@ -47,7 +47,7 @@ def test_invalid_model_setting_is_refused(given, message):
 
 def test_settings_of_unused_model_are_refused():
     settings = Settings.from_mapping({"models": {"mni": TURBO}})
-    with pytest.raises(ParameterError, match=r"models sets 'mni'.* Did you mean 'mini'"):
+    with pytest.raises(ParameterError, match=r"models contains 'mni'.* Did you mean 'mini'"):
         validation.check_settings(Pipeline("mini", settings))
 
 

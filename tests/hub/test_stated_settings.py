@@ -81,15 +81,15 @@ def test_distilled_model_accepts_settings_of_run(model):
     configured = model("someone/xl-lightning", steps=4, guidance_scale=0.0)
     configured.look_up()
     assert "4 steps, guidance_scale 0" in configured.describe_settings()
-    assert "steps by the settings; guidance_scale by the settings" in configured.describe_settings()
+    assert "steps from the settings; guidance_scale from the settings" in configured.describe_settings()
     partly = model("someone/xl-lightning-2", steps=4)
-    with pytest.raises(ParameterError, match=r"set generation\.guidance_scale\.$"):
+    with pytest.raises(ParameterError, match=r"Set generation\.guidance_scale\.$"):
         partly.look_up()
 
 
 def test_card_with_conflicting_steps_is_refused(model):
     conflicting = CARD.format(steps=4, guidance=0) + CARD.format(steps=8, guidance=0)
-    with pytest.raises(ParameterError, match=r"set generation\.steps\.$"):
+    with pytest.raises(ParameterError, match=r"Set generation\.steps\.$"):
         model("someone/sdxl-lightning", conflicting).look_up()
 
 
@@ -97,7 +97,7 @@ def test_card_with_conflicting_steps_is_refused(model):
 def test_merged_model_uses_settings_of_its_family(model, name):
     merged = model(name)
     assert own_values(merged) == {"steps": 50, "guidance_scale": 5}
-    assert "steps by its family, StableDiffusionXLPipeline" in merged.describe_settings()
+    assert "steps from its family, StableDiffusionXLPipeline" in merged.describe_settings()
 
 
 def test_merged_model_uses_settings_of_its_card(model):
@@ -114,7 +114,7 @@ def test_merged_model_uses_settings_of_its_card(model):
 def test_lcm_scheduler_sets_few_steps(model):
     consistent = model("someone/fast-photos", family="sd1", scheduler="LCMScheduler")
     assert own_values(consistent) == {"steps": 4, "guidance_scale": 1}
-    assert "steps by its scheduler, LCMScheduler" in consistent.describe_settings()
+    assert "steps from its scheduler, LCMScheduler" in consistent.describe_settings()
 
 
 def test_distilled_lora_uses_its_card_and_file_name(hub, folders, model, tmp_path):

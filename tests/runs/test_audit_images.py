@@ -187,7 +187,7 @@ def test_questions_cropped_people_need_face_detector(folders, tmp_path, of, pers
     settings = Settings(judging=judging, vision={"person_view": person_view})
     queries = Pipeline(f"images:{folders / 'first'}", settings, progress=False).part(Custom)
     if (of, person_view) == ("person", "crop"):
-        with pytest.raises(ParameterError, match=r"set vision\.person_view to 'position'"):
+        with pytest.raises(ParameterError, match=r"Set vision\.person_view to 'position'"):
             queries.questions()
     else:
         assert len(queries.questions()) == 1

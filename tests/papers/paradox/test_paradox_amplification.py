@@ -226,7 +226,7 @@ def test_amplification_mean_test_needs_same_occupations(amplification_table):
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "paper")]
     assert np.isnan(rule["t_uncorrected"])
-    assert rule["reason"].startswith("No plain t-test, because prompts include different occupations")
+    assert rule["reason"].startswith("No plain t-test, because the included occupations differ between prompts")
     signed = table.loc[("SD 1.4", "signed")]
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
