@@ -10,12 +10,11 @@ from math import isfinite, nan
 from typing import Any
 
 from biaslab.schema.formatting import (
-    add_unit,
+    add_notes,
     format_count,
     format_estimate,
     format_interval,
     format_level,
-    format_number,
     format_p_equation,
 )
 
@@ -138,9 +137,7 @@ class Finding:
             return ""
         limits = format_interval(vars(self))
         n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
-        if self.unit.startswith("("):
-            return f"{format_number(self.estimate)} ({self.unit.strip('()')}; {limits}{n})"
-        return f"{add_unit(format_estimate(self.estimate, self.unit), self.unit)} ({limits}{n})"
+        return add_notes(format_estimate(self.estimate, self.unit), self.unit, f"{limits}{n}")
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""
@@ -165,12 +162,8 @@ class Finding:
         if self.is_tested and self.test == "t" and isfinite(self.n):
             return (*self.details, f"Student's t-test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
-            return (
-                *self.details,
-                f"Even a single test without correction requires at least {self.min_units} {self.n_unit}.".replace(
-                    " .", "."
-                ),
-            )
+            units = f"{self.min_units} {self.n_unit}".rstrip()
+            return (*self.details, f"Even a single test without correction requires at least {units}.")
         return self.details
 
     @property
@@ -209,11 +202,8 @@ def fill_claim(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> 
         "unclear": f"{len(tests) - len(significant_tests):,}",
         "each": "; ".join(filter(None, group_texts)),
     }
-    if not tests:
-        return claim
     # Not `format`: names of models may have braces.
-    filled = re.sub(r"\{(up|down|unclear|each)\}", lambda match: texts[match[1]], claim)
-    return filled[:1].upper() + filled[1:] if claim.startswith("{each}") else filled
+    return re.sub(r"\{(up|down|unclear|each)\}", lambda match: texts[match[1]], claim) if tests else claim
 
 
 def significant_texts(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:

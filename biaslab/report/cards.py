@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ MIN_CARDS, MAX_CARDS = 3, 8
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
 _JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
+_ENDS = "ci_low", "ci_high"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
-# The limits in the numbers of a finding, such as ``1.2 to 3.4`` in ``2.1 (kappa; 1.2 to 3.4; n = 9 people)``.
-_LIMITS = re.compile(r"\((?:[^();]*; )?([^();]+ to [^();]+)[;)]")
 # Maximum number of rows in the small figure of a card; the linked figure has all of them.
 _ROWS = 12
 # Maximum number of different answers on a card.
@@ -65,9 +63,9 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
         card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
-        limits = _LIMITS.search(str(entry["numbers"]))
         # Answers that state the interval need no numbers after them.
-        card["rows"].append(entry | {"numbers": ""} if limits and limits[1] in str(entry["answer"]) else entry)
+        limits = formatting.format_interval({end: float(entry[end]) if entry[end] != "" else nan for end in _ENDS})
+        card["rows"].append(entry | {"numbers": ""} if limits in str(entry["answer"]) else entry)
     for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])
@@ -181,7 +179,7 @@ def _value(row: dict[str, str]) -> str:
     estimate = _float(row["estimate"])
     if estimate is None or not isfinite(estimate):
         return "no estimate"
-    limits = {end: float(row[end] or "nan") for end in ("ci_low", "ci_high")}
+    limits = {end: float(row[end] or "nan") for end in _ENDS}
     n = formatting.format_count(float(row["n"]), "person", "people")
     value = formatting.add_unit(formatting.format_number(estimate), row["unit"])
     return f"{value} ({formatting.format_interval(limits)}; n = {n}), as judged"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from biaslab.schema.formatting import add_unit, format_estimate
+from biaslab.schema.formatting import add_notes, format_estimate
 
 
 def number(value: object) -> float | None:
@@ -50,7 +50,7 @@ def draw_rows(
         "has_benchmarks": bool(benchmarks),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
-        "unit": unit.strip("()") if unit.startswith("(") else unit,
+        "unit": unit.strip("()"),
         "left": 0,
     }
 
@@ -87,12 +87,5 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
         "benchmark": place(benchmark),
         "value": value,
         "interval": interval,
-        "said": f"{row.get('name') or 'estimate'}: {_describe_value(value, unit, interval + comparisons)}",
+        "said": f"{row.get('name') or 'estimate'}: {add_notes(value, unit, interval + comparisons)}",
     }
-
-
-def _describe_value(value: str, unit: str, notes: str) -> str:
-    """Return a value with its unit and notes in words; a unit may be the name of the quantity in parentheses."""
-    if unit.startswith("("):
-        return f"{value} ({unit.strip('()')}; {notes})"
-    return f"{add_unit(value, unit)} ({notes})"

@@ -181,12 +181,9 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
 
 def _confidence(run: dict[str, Any]) -> str:
     """Return the level of a run's intervals, followed by a space: ``95% ``; empty if it is unknown or varies."""
-    stated = [run.get("parameters", {}), run.get("sweep", {})]
-    if not any("confidence" in values for values in stated):
-        stated = [values for values in run.get("notebook_defaults", {}).values() if isinstance(values, dict)]
-    levels = {number(values["confidence"]) for values in stated if "confidence" in values}
-    level = levels.pop() if len(levels) == 1 else None
-    return "" if level is None else f"{format_level(level)} "
+    alphas = {number(entry.get("alpha")) for entry in cards.entries(run, "findings")}
+    alpha = alphas.pop() if len(alphas) == 1 else None
+    return "" if alpha is None else f"{format_level(1 - alpha)} "
 
 
 def _description(text: str) -> dict[str, Any]:

@@ -74,6 +74,14 @@ def add_unit(text: str, unit: str) -> str:
     return f"{text} {scale}{unit}".rstrip()
 
 
+def add_notes(text: str, unit: str, notes: str) -> str:
+    """Return a number's text with its unit and notes: ``45% (n = 9)``, ``0.93 (kappa; n = 9)``.
+
+    A unit in parentheses, here ``(kappa)``, is the name of a quantity without a unit.
+    """
+    return f"{text} ({unit.strip('()')}; {notes})" if unit.startswith("(") else f"{add_unit(text, unit)} ({notes})"
+
+
 def format_level(confidence: float) -> str:
     """Return a level of confidence (0–1) as ``95%``."""
     return f"{100 * confidence:g}%"

@@ -68,7 +68,7 @@ TERMS = {
     r"data sets?": "dataset",
     r"(embedded|drawn) worlds?": "synthetic world",
     r"known truth|truth is known": "ground truth",
-    r"beside": "next to, compared with, in addition to",
+    r"besides?": "next to, compared with, in addition to",
     r"nobody|somebody|whoever": "a concrete subject",
     r"that (is|are) there": "existing",
     r"gates?": "inclusion criteria",

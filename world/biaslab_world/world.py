@@ -31,7 +31,7 @@ from biaslab.errors import ParameterError, unknown_name
 
 INDICATORS = ("none", "female", "male", "both")
 
-# Ordinary styles: (share among those besides "named", shift of the log-odds of an indicator).
+# Ordinary styles: (share among those other than "named", shift of the log-odds of an indicator).
 _ORDINARY: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"stock": (0.44, 0.0), "product": (0.14, -0.9), "news": (0.20, 0.4), "place": (0.22, 0.0)}
 )

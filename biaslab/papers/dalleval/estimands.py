@@ -130,8 +130,8 @@ _MAD: dict[str, Any] = {
     "columns": {"estimate": "mad", "estimate_corrected": "mad_corrected", "null_mean": "null_mean_corrected"},
     "n_unit": "professions",
 }
-_EVIDENCE = {"computed": "", "printed": ", uncorrected"}
 _SKILLS = {"object": "object recognition", "count": "counting", "spatial": "spatial relations"}
+_EVIDENCE = {"computed": "", "printed": ", uncorrected"}
 ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",

@@ -18,7 +18,6 @@ from biaslab.papers.paradox.analysis.amplification import (
     t_tests,
 )
 from biaslab.papers.paradox.analysis.captions import (
-    captions_used,
     gender_word_accuracy,
     image_survival,
     inclusion_rates,
@@ -27,6 +26,7 @@ from biaslab.papers.paradox.analysis.captions import (
     marked_examples,
     outcomes,
     similarity_mean,
+    simulated_models,
 )
 from biaslab.papers.paradox.estimands import ESTIMANDS, headlines
 from biaslab.papers.paradox.measure import (

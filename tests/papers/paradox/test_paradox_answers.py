@@ -35,7 +35,7 @@ def test_baseline_answer_combines_both_definitions():
     (result,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers states the significance of each.
     text = (
-        "Paper's definition: 12.0 points (9.00 to 15.0; significant); "
+        "By the paper's definition: 12.0 points (9.00 to 15.0; significant); "
         "signed change: 1.00 points (-3.00 to 5.00; not significant)."
     )
     assert result.supported_answer == text and result.is_significant
@@ -67,7 +67,7 @@ def test_answers_of_one_occupation_are_not_significant(value):
 def test_embedded_answer_distinguishes_model_and_world():
     def words(model, corpus):
         rows = pd.DataFrame({"model": [model], "setting": ["captions.corpus"], "set_to": [corpus]})
-        return answers.captions_used.findings(paradox.captions_used(rows))
+        return answers.simulated_models.findings(paradox.simulated_models(rows))
 
     (result,) = words("mini", "mini")
     assert result.model == "mini" and "bundled model" in result.answer and result.details == ()

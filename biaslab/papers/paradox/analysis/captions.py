@@ -213,7 +213,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
 # -- synthetic models ---------------------------------------------------------------------------------------------
 
 
-def captions_used(settings: pd.DataFrame) -> pd.DataFrame:
+def simulated_models(settings: pd.DataFrame) -> pd.DataFrame:
     """Return the models of ``pipeline_settings`` that are simulated, or have captions with ground truth."""
     rows = []
     for model, model_settings in settings.groupby("model", sort=False):
