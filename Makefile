@@ -102,7 +102,7 @@ format: $(STAMP)  ## Format the code and fix style errors
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmark: $(STAMP)  ## Compare speed and memory with other libraries
+benchmark: $(STAMP)  ## Compare speed and memory with other libraries, and judges with annotators
 	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 simulate: $(STAMP)  ## Simulate coverage of intervals and error rates of tests, 2,000 studies each (takes hours)

@@ -119,5 +119,5 @@ def print_costs(work: str, captions: float, rate: float, bytes_each: float) -> N
         cost = costs(captions, rate, bytes_each, cores=16, machines=machines)
         print(
             f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {cost['hours']:.2f} hours, "
-            f"{cost['gigabytes']:.0f} GB read ({cost['megabytes_per_second']:.0f} MB/s a machine)"
+            f"{cost['gigabytes']:.0f} GB read ({cost['megabytes_per_second']:.0f} MB/s per machine)"
         )

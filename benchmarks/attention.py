@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=0, help="pixels; 0 is the model's own")
     parser.add_argument("--steps", type=int, default=0, help="0: 10, of the three layers 1")
     parser.add_argument("--guidance", type=float, default=7.5)
-    parser.add_argument("--dtype", default="float32", help="auto is what generation chooses by itself")
+    parser.add_argument("--dtype", default="float32", help="auto: as in generation")
     parser.add_argument("--images", type=int, default=0, help="0: 8, of the three layers 1")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
@@ -239,15 +239,15 @@ def compare(options, model: str, steps: int, n: int) -> None:
         f"{Path(model).name} on {info['device']}, {n} images of {size[0]} x {size[1]} pixels in batches of "
         f"{generator.batch_size}, {steps} steps, guidance {options.guidance:g}, {info['dtype']}"
     )
-    print(f"plain generation             {1000 * best['plain']:9.2f} ms an image")
-    for name, label in (("ours", "with attention, biaslab"), ("peer", "with attention, DAAM's way")):
+    print(f"plain generation             {1000 * best['plain']:9.2f} ms per image")
+    for name, label in (("ours", "with attention, biaslab"), ("peer", "with attention, DAAM")):
         print(
-            f"{label:28} {1000 * best[name]:9.2f} ms an image   adds {1000 * added[name]:8.2f} ms "
-            f"({100 * added[name] / best['plain']:5.1f}%)   sums {sum_bytes[name] / 2**10:10,.1f} KiB an image   "
+            f"{label:28} {1000 * best[name]:9.2f} ms per image  adds {1000 * added[name]:8.2f} ms "
+            f"({100 * added[name] / best['plain']:5.1f}%)   sums {sum_bytes[name] / 2**10:10,.1f} KiB per image  "
             f"images {'byte-identical' if identical[name] else 'changed'}"
         )
     print(
-        f"ratio of what is added       {added['peer'] / added['ours']:9.1f} x   of memory "
+        f"ratio of additional time     {added['peer'] / added['ours']:9.1f} x   of memory "
         f"{sum_bytes['peer'] / sum_bytes['ours']:.1f} x   masks agree in {100 * agreement:.2f}% of "
         f"{len(results['ours'][1])} x {size[0] * size[1]} pixels"
     )

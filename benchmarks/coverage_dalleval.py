@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws entire studies
 from a population with known truth. It prints for our method and simpler ones, in % of the same studies, how often each
-interval covers the truth (at 95%) and the test rejects no effect (at 5%), and the mean half-width in points. The
+interval covers the truth (at 95%) and the test rejects 0 (at 5%), and the mean half-width in points. The
 tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
 """
 

@@ -76,7 +76,7 @@ class Deviations(Averages):
 
 
 class Groups:
-    """Share for custom prompts, the mean over groups or one group, generalising to new images of these prompts."""
+    """Share for custom prompts, the mean over groups or one group, generalizing to new images of these prompts."""
 
     def __init__(self, groups: int, prompts: int, images: int, kind: str):
         rng = np.random.default_rng(5)

@@ -4,7 +4,7 @@ Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. 
 groups of 60 images with known shares (beta 1.2, 1.2), a judge with errors that differ by group and gender (each 0 to
 twice its mean), and annotations without errors, evenly distributed over groups. It prints, in %, the coverage of the
 95% interval for both combined, annotations alone and the judge alone. Root mean square errors follow in points, with
-the ratio of both to annotations alone. Rows with "drawn" generalise to other groups.
+the ratio of both to annotations alone. Rows with "drawn" generalize to other groups.
 
 Rows "as reported" follow a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and
 ``precision.estimates``. In these rows the judge leaves people unclear (in % of the first and second half of the
@@ -192,7 +192,7 @@ def main() -> None:
     """Print all rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--studies", type=int, default=2000)
-    parser.add_argument("--only", default="", help="rows whose name holds these words")
+    parser.add_argument("--only", default="", help="rows whose name contains these words")
     arguments = parser.parse_args()
     print(f"{'':<58}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
     for name, options in REPORTED.items():

@@ -26,7 +26,7 @@ def timed(work, n: int) -> tuple[np.ndarray, float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--captions", default="", help="a file of one caption a line, .gz or not")
+    parser.add_argument("--captions", default="", help="file of one caption per line, .gz or not")
     parser.add_argument("--rows", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=0, help="0 for as many as there are")
     parser.add_argument("--device", default="cpu")
@@ -60,7 +60,7 @@ def main() -> None:
             best[name] = [vectors, max(rate, best[name][1]), max(cpu_rate, best[name][2])]
     exact, rate, cpu_rate = best.pop("encode")
     print(f"{len(texts):,} captions, {torch.get_num_threads()} threads, {options.device}")
-    print(f"sentence-transformers encode   {rate:7.0f} captions/s ({cpu_rate:.0f} a second of processors)")
+    print(f"sentence-transformers encode   {rate:7.0f} captions/s ({cpu_rate:.0f} per second of processor time)")
     exact_nearest = find_nearest(exact[queries], exact, 500)[0]
     for dtype, (vectors, ours, ours_cpu_rate) in best.items():
         own_nearest = find_nearest(vectors[queries], vectors, 500)[0]
@@ -69,7 +69,7 @@ def main() -> None:
         print(
             f"biaslab {dtype:8s} ({encoders[dtype].precision:8s})   {ours:7.0f} captions/s "
             f"({ours_cpu_rate:.0f}), {ours / rate:.2f} times as fast, {ours_cpu_rate / cpu_rate:.2f} by "
-            f"processors (reach: 3.5); same nearest 500: {overlap:.4f} (reach: 0.98)"
+            f"processor time (goal: 3.5); same nearest 500: {overlap:.4f} (goal: 0.98)"
         )
     print_costs("embedding", 2.3e9, next(iter(best.values()))[2], float(np.mean([len(t.encode()) for t in texts])))
 

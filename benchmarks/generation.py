@@ -307,7 +307,7 @@ def main() -> None:
         if not settings.compile:
             reached = ours * operations / np.mean(products)
             print(
-                f"share    {reached:8.0%} of the product of matrices in {info['dtype']}, "
+                f"share    {reached:8.0%} of the throughput of matrix products in {info['dtype']}, "
                 f"{np.mean(products) / 1e9:.0f} GFLOP/s; an image takes {operations / 1e9:.1f} GFLOP"
             )
 

@@ -3,11 +3,11 @@
 Run: ``python benchmarks/indicators.py --captions gcc_validation_captions.txt.gz``, a text file with one caption per
 line, compressed or not (default: captions of the synthetic world). It prints microseconds per caption of both and their
 ratio from one run, for three spellings: as in the file; with an initial capital and with names of people in place of
-the word "person"; and with every word capitalised, also with names.
+the word "person"; and with every word capitalized, also with names.
 
 The loop uses two compiled regular expressions, ignoring case, for the words and pronouns of each gender, then
-gender-guesser for every capitalised word, with one detector for all captions. It returns a gender or none. Ours also
-returns positions, and does not treat every capitalised word as a name. Both run in one thread of one process.
+gender-guesser for every capitalized word, with one detector for all captions. It returns a gender or none. Ours also
+returns positions, and does not treat every capitalized word as a name. Both run in one thread of one process.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def fastest(work, captions: list[str], runs: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--captions", default="", help="a file of one caption a line, .gz or not")
+    parser.add_argument("--captions", default="", help="file of one caption per line, .gz or not")
     parser.add_argument("--rows", type=int, default=200_000, help="captions of ours, repeated as needed")
     parser.add_argument("--peer-rows", type=int, default=20_000, help="captions of the loop's")
     parser.add_argument("--runs", type=int, default=3, help="of each, of which the fastest counts")

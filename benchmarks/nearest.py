@@ -70,7 +70,7 @@ def main() -> None:
             "threads"
         )
         print(
-            f"biaslab  {seconds:7.2f} s ({processors:.2f} s of processors), memory kept {memory_used / 2**20:.0f} "
+            f"biaslab  {seconds:7.2f} s ({processors:.2f} s of processor time), memory kept {memory_used / 2**20:.0f} "
             "MiB, vectors on disk"
         )
         try:
@@ -84,11 +84,11 @@ def main() -> None:
         (scores, peer_indices), peer, by_processors = timed(lambda: index.search(queries, options.k))
         rows = zip(indices.tolist(), peer_indices.tolist(), strict=True)
         overlap = np.mean([len(set(a) & set(b)) / len(a) for a, b in rows])
-        print(f"faiss    {peer:7.2f} s ({by_processors:.2f} s of processors), vectors in memory")
+        print(f"faiss    {peer:7.2f} s ({by_processors:.2f} s of processor time), vectors in memory")
         difference = np.abs(np.sort(scores) - np.sort(cosines)).max()
         print(
-            f"ours is {peer / seconds:.2f} times as fast, {by_processors / processors:.2f} by processors (reach: 1); "
-            f"same found {overlap:.5f}, greatest difference of cosines {difference:.1e}"
+            f"{peer / seconds:.2f} times as fast as faiss, {by_processors / processors:.2f} by CPU time (goal: 1); "
+            f"share of equal results {overlap:.5f}, greatest difference of cosines {difference:.1e}"
         )
 
 

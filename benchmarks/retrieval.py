@@ -74,7 +74,7 @@ def main() -> None:
     difference = abs(peer / ours - 1)
     print(
         f"FID, {options.features} features  biaslab {seconds:6.2f} s   scipy sqrtm {peer_seconds:6.2f} s   "
-        f"ratio {peer_seconds / seconds:5.1f} x   apart by {difference:.0e} of {ours:.4f}"
+        f"ratio {peer_seconds / seconds:5.1f} x   relative difference {difference:.0e} at {ours:.4f}"
     )
     if difference > 1e-6:
         raise SystemExit(f"the distances differ: {ours} and {peer}")
@@ -95,8 +95,8 @@ def main() -> None:
     error = np.sqrt((expected * (1 - expected)).sum() / options.repeats) / n
     print(
         f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {peer_seconds:6.2f} s   ratio "
-        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f}% exact, the loop draws {100 * loop.mean():.2f}% where "
-        f"{100 * expected.mean():.2f} ± {100 * error:.2f}% are to be expected"
+        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f}% exact; loop {100 * loop.mean():.2f}%, expected "
+        f"{100 * expected.mean():.2f} ± {100 * error:.2f}%"
     )
     if abs(loop.mean() - expected.mean()) > 4 * error:
         raise SystemExit("the loop's mean is not what its draws should give")

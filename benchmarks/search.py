@@ -144,11 +144,11 @@ def by_pandas(folder: Path, forms: dict[str, str], rows: int) -> tuple[tuple[flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--captions", default="", help="a file of one caption a line, .gz or not")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="captions to make")
+    parser.add_argument("--captions", default="", help="file of one caption per line, .gz or not")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="captions to create")
     parser.add_argument("--share", type=float, default=0.0, help="of captions that get an occupation")
     parser.add_argument("--threads", type=int, default=2, help="of ours, ripgrep and DuckDB")
-    parser.add_argument("--pandas-rows", type=int, default=200_000, help="captions that pandas looks through")
+    parser.add_argument("--pandas-rows", type=int, default=200_000, help="captions that pandas searches")
     parser.add_argument("--runs", type=int, default=1, help="of ours, ripgrep and DuckDB; the fastest counts")
     options = parser.parse_args()
 
@@ -169,13 +169,13 @@ def main() -> None:
         words = [sys.executable, str(script), str(folder / "parquet"), str(threads), str(totals)]
         ours = min(run(words) for _ in range(options.runs))
         mentions = sum(int(line.rsplit(",", 2)[1]) for line in totals.read_text().splitlines()[1:])
-        print(f"  mentions in {100 * mentions / rows:.1f} of 100 captions")
-        print(f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB")
+        print(f"  {100 * mentions / rows:.1f} mentions per 100 captions")
+        print(f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processor time), peak memory {ours[2] / 2**20:.0f} MiB")
 
         def compare(label: str, seconds: float, processors: float, n_mentions: int, reach: str) -> None:
             print(
-                f"{label:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {n_mentions:,} counted; ours is "
-                f"{seconds / ours[0]:.2f} times as fast, {processors / ours[1]:.2f} by processors (reach: {reach})",
+                f"{label:9s} {seconds:8.2f} s ({processors:.2f} s of processor time), {n_mentions:,} counted; ours is "
+                f"{seconds / ours[0]:.2f} times as fast, {processors / ours[1]:.2f} by processor time (goal: {reach})",
                 flush=True,
             )
 

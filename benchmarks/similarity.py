@@ -77,8 +77,8 @@ def report(label: str, n: int, out: dict, tolerance: float) -> None:
     (ours, seconds), (peer, peer_seconds) = out["ours"], out["peer"]
     difference = np.abs(np.asarray(ours) - np.asarray(peer)).max()
     print(
-        f"{label:34s} biaslab {1e3 * seconds / n:8.3f} ms a pair   peer {1e3 * peer_seconds / n:8.3f} ms   ratio "
-        f"{peer_seconds / seconds:5.1f} x   apart by {difference:.0e}"
+        f"{label:34s} biaslab {1e3 * seconds / n:8.3f} ms per pair   peer {1e3 * peer_seconds / n:8.3f} ms   ratio "
+        f"{peer_seconds / seconds:5.1f} x   maximum difference {difference:.0e}"
     )
     if difference > tolerance:
         raise SystemExit(f"{label}: the values differ by {difference}")
@@ -109,7 +109,7 @@ def main() -> None:
     peer = "SciPy's filters" if structural_similarity is None else "scikit-image"
     print(
         f"{platform.processor() or 'CPU'} of {os.cpu_count()} cores, one thread; Python {sys.version.split()[0]}, "
-        f"NumPy {np.__version__}, OpenCV {cv2.__version__}; pixels against {peer}"
+        f"NumPy {np.__version__}, OpenCV {cv2.__version__}; compared with {peer}"
     )
     pixels(512, options.pairs, options.rounds)
     pixels(64, 16 * options.pairs, options.rounds)

@@ -102,7 +102,7 @@ def work(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--images", type=int, default=4 * 62 * 4, help="made and judged, a multiple of 248")
+    parser.add_argument("--images", type=int, default=4 * 62 * 4, help="images of each stage, a multiple of 248")
     parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args()
     results, shards = {}, {}
@@ -117,7 +117,7 @@ def main() -> None:
             f"{two_workers:6.1f} s ({n / two_workers:6.1f}/s), ratio {one_worker / two_workers:.2f} (goal: 1.7); "
             f"cached {repeated:.2f} s, {100 * repeated / one_worker:.1f}% (goal: below 3)"
         )
-    print(f"Two processors here give {maximum:.2f} times what one does, in processes that share nothing")
+    print(f"Two independent processes are {maximum:.2f} times as fast as one")
     identical = shards[1] == shards[2]
     print(f"{len(shards[1])} shards, {'the same bytes' if identical else 'OTHER BYTES'} by one worker and by two")
     sys.exit(not identical)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
-    """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input.
+    """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 an error, 130 stopped.
 
     Args:
         words: The arguments after the program's name; by default those of this process.
@@ -212,8 +212,8 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _run,
         "execute notebooks from a parameters file and build the report",
-        "Executes notebooks in parallel with the parameters in the file, and builds one report. Notebooks that are up "
-        "to date are not executed again, and cached results are reused.",
+        "Executes notebooks, up to 'jobs' in parallel, with the parameters in the file, and builds one report. "
+        "Notebooks that are up to date are not executed again, and cached results are reused.",
         "biaslab run params/published.yaml",
         "biaslab run params/published.yaml --notebook 'paradox/*' --set run=sweep --set 'model=[SD 1.4, SD 1.5]'",
         parents=(params, values, starts, outputs, bars),
@@ -240,7 +240,7 @@ def build_parser() -> argparse.ArgumentParser:
         _plan,
         "estimate the sample size for a target margin of error",
         "Uses a finished run as a pilot study. Prints the margins of error of its headline estimates, the images per "
-        "prompt that other margins need, and the command that generates these images.",
+        "prompt or group for other margins and, if a setting determines this number, the command that generates them.",
         "biaslab plan RUN --precision 5",
         parents=(run, outputs),
     )
@@ -266,9 +266,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--sample", type=int, metavar="N", default=200, help="number of images to annotate (default: 200)")
     text = "random seed of the sample and of the order of images (default: 0)"
     add("--seed", type=int, metavar="S", default=0, help=text)
-    text = "with a run: paradox, paired, dalleval or triplets (default: the run's first paper)"
+    text = "with a run: paradox, paired, dalleval, triplets or custom (default: the run's first)"
     add("--paper", metavar="PAPER", default="", help=text)
-    text = "subset of the paper's images, for example paired or skills (default: images of one person)"
+    text = "subset of the paper's images, for example paired (default: by questions, else one person)"
     add("--subset", metavar="SUBSET", default="", help=text)
     text = "include training images, which show the faces of real people"
     add("--show-faces", action="store_true", help=text)
@@ -350,7 +350,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _cache,
-        "show cache usage, or delete unused results",
+        "show cache usage, or delete selected results",
         "Without 'prune', lists the cached results by stage: their number, their size, and the earliest and latest "
         "day of last use. Purchased images, purchased answers, downloads and results in use are never deleted.",
         "biaslab cache",

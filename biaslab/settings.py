@@ -54,7 +54,7 @@ class ComputeSettings(Group):
         "Dask cluster: address of a scheduler (`tcp://HOST:8786`), path of a scheduler file, or the batch system that "
         "starts workers (`slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`).",
     )
-    cache: Folder = field("", "Folder of cached results; empty is `outputs/.cache`.")
+    cache: Folder = field("", "Folder of cached results; empty is `$BIASLAB_CACHE`, else `outputs/.cache`.")
 
 
 class CalibrationSettings(Group):

@@ -35,7 +35,9 @@ class DownloadSettings(Group):
         le=8192,
     )
     opt_out: Annotated[tuple[OptOut, ...], Listed] = field(
-        OPT_OUT, "Opt-out headers that are honoured: images whose server sends one are not saved. `[]` honours none."
+        OPT_OUT,
+        "Opt-outs in response headers that are honoured: images whose server sends one are not saved. `[]` honours "
+        "none.",
     )
     max_bytes: Integer = field(
         10_000_000, "Maximum size of a response; larger responses are rejected.", "bytes", ge=1, le=10**9

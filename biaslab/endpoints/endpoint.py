@@ -247,8 +247,9 @@ class Requests:
             # Its query may hold a key.
             place = self.shorten_message(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
-                f"{self.address} redirects (HTTP {status}) to {place}. Redirects are not followed, because they would "
-                f"receive the key. Set endpoint.url to the actual address of the endpoint. {self.after_stop}."
+                f"{self.address} redirects (HTTP {status}) to {place}. Redirects are not followed, because their "
+                "target would receive the key. Set endpoint.url to the actual address of the endpoint. "
+                f"{self.after_stop}."
             )
         return self.handle_rejection(status, data), retry_after(headers.get("Retry-After", ""))
 

@@ -46,9 +46,9 @@ class GenerationSettings(Group):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
-        "Precision of the denoising network; on a GPU, of the whole model. `auto` selects bfloat16 on CPUs that "
-        "multiply it faster, and float32 on other CPUs. On GPUs, it selects float16 for U-Nets and, if "
-        "supported, bfloat16 for transformers.",
+        "Precision of the denoising network; on a GPU, of the whole model. On CPUs, `auto` selects bfloat16 if it is "
+        "faster and hardly changes the network's outputs, else float32. On GPUs, it selects float16 for U-Nets and, "
+        "if supported, bfloat16 for transformers.",
     )
     batch_size: Integer = field(0, "Images per batch, at most 64; 0 selects the number by free memory.", "images", ge=0)
     safety_checker: Annotated[Literal["model", "off"], OffText] = field(

@@ -145,7 +145,8 @@ def _read_question(path: str | Path, row: object) -> Question:
     required_fields = {"name", "question", "scale" if isinstance(row, Mapping) and "scale" in row else "answers"}
     if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_OPTIONAL} or not required_fields <= set(row):
         raise InputError(
-            f"{start}it needs {', '.join(_FIELDS)}, as in {_EXAMPLE}; {', '.join(_OPTIONAL)} are optional."
+            f"{start}it needs name, question, and answers or scale, as in {_EXAMPLE}; of, ends, hint and skills are "
+            "optional."
         )
     if (scale := row.get("scale", "")) not in ("", *SCALES) or (scale and "answers" in row):
         raise InputError(f"{start}scale is {scale!r}; use {' or '.join(SCALES)}, without answers.")

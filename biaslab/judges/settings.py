@@ -54,8 +54,7 @@ class JudgeSettings(Group):
     )
     extra_judges: Annotated[Texts, Place()] = field(
         (),
-        "Additional judges, whose agreement with `judging.gender` is reported: `fairface:FILE`, `vqa:NAME`, "
-        "`endpoint:NAME` or `annotations:FILE`.",
+        "Additional judges, named as in `judging.gender`, whose agreement with that judge is reported.",
     )
     annotations: NameOrPath = field(
         "",

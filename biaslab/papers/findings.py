@@ -54,7 +54,7 @@ class Finding:
     """
 
     question: str  # The question, ending in a question mark.
-    answer: str  # At most :data:`LONGEST_ANSWER` words; a direction only where the test is significant.
+    answer: str  # At most :data:`LONGEST_ANSWER` words outside parentheses; a direction needs a significant test.
     model: str = ""  # The model that the finding is about; empty for none or several.
     estimate: float = nan  # The estimate; NaN without one.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
@@ -80,11 +80,12 @@ class Finding:
         """Raise a ValueError if the question or answer is missing, or the answer is too long."""
         claim = fill_claim(self.answer, self._tests, self.alpha)
         for answer in filter(None, (claim or " ", self.not_significant)):
-            words = len(answer.split())
+            words = len(re.sub(r"\([^()]*\)", "", answer).split())
             if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
                 raise ValueError(
-                    f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words, but "
-                    f"the question is {self.question!r}, and the answer has {words} words: {answer!r}."
+                    f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words "
+                    f"outside parentheses, but the question is {self.question!r}, and the answer has {words} words: "
+                    f"{answer!r}."
                 )
 
     @property
@@ -132,12 +133,17 @@ class Finding:
 
     @property
     def numbers(self) -> str:
-        """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``."""
+        """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``; of these,
+        those that the answer does not state.
+        """
         if not isfinite(self.estimate):
             return ""
         limits = format_interval(vars(self))
-        n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
-        return add_notes(format_estimate(self.estimate, self.unit), self.unit, f"{limits}{n}")
+        n = f"n = {self._counted_units}" if isfinite(self.n) else ""
+        if limits in self.supported_answer:
+            return "" if "n = " in self.supported_answer else n
+        notes = "; ".join(filter(None, (limits, n)))
+        return add_notes(format_estimate(self.estimate, self.unit), self.unit, notes)
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""

@@ -181,6 +181,8 @@ def too_large(trial: Trial) -> str:
     memory_name = "the GPU's memory" if device != "cpu" else "memory"
     needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
     options = ["close other programs that use it", "choose a smaller model"]
+    if trial.use.setting == "model" and device == "cuda" and trial.request.settings.compute.offload == "none":
+        options.append("set compute.offload to model")
     if device != "cpu" and size < processor.memory("cpu")[0]:
         options.append("set compute.device to cpu, which has enough memory but is slow")
     if trial.use.setting == "model" and size / 2 < free:

@@ -151,8 +151,8 @@ class DallEvalDesign(Group):
     threshold: float = field(0.7, "Minimum detection score in the paper's definition.", ge=0, le=1)
     vqa: NameOrPath = field(
         "",
-        "BLIP or BLIP-2 model that answers questions about gender and attributes. If empty, `judging.gender` "
-        "classifies gender, and attributes are skipped.",
+        "BLIP or BLIP-2 model, or `endpoint:NAME`, that answers questions about gender and attributes. If empty, "
+        "`judging.gender` classifies gender, and attributes are skipped.",
     )
     captions: NameOrPath = field(
         "",
@@ -172,7 +172,7 @@ class DallEvalDesign(Group):
         "images",
         ge=0,
     )
-    captioner: NameOrPath = field("", "Captioning model: BLIP or BLIP-2.")
+    captioner: NameOrPath = field("", "Captioning model: BLIP, BLIP-2 or `endpoint:NAME`.")
     retriever: NameOrPath = field("", "BLIP-2 model that retrieves captioned images in addition to CLIP (Table 14).")
     inception_file: NameOrPath = field(
         "",

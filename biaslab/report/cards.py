@@ -6,7 +6,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,7 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
         card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
-        # Answers that state the interval need no numbers after them.
-        limits = formatting.format_interval({end: float(entry[end]) if entry[end] != "" else nan for end in _ENDS})
-        card["rows"].append(entry | {"numbers": ""} if limits in str(entry["answer"]) else entry)
+        card["rows"].append(entry)
     for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])
@@ -76,14 +74,22 @@ def _name_models(entry: dict[str, Any]) -> str:
     return ", ".join(str(entry[key]) for key in ("model", "variant") if entry[key])
 
 
-def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the different answers: ``who`` (models), ``text``, and ``numbers`` with an interval, by model."""
     measured = [row for row in rows if not row["printed"]]
-    models_by_answer: dict[str, list[str]] = {}
+    rows_by_answer: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in measured or rows:
-        models_by_answer.setdefault(str(row["answer"]), []).append(_name_models(row))
-    pairs = list(models_by_answer.items())[:_ANSWERS]
-    has_several = len({str(row["answer"]) for row in rows}) > 1
-    return [{"who": ", ".join(filter(None, names)) if has_several else "", "text": text} for text, names in pairs]
+        rows_by_answer[str(row["answer"])].append(row)
+    answers = []
+    for text, members in list(rows_by_answer.items())[:_ANSWERS]:
+        names = [_name_models(row) for row in members]
+        numbers = [
+            f"{name}: {row['numbers']}" if name and len(members) > 1 else str(row["numbers"])
+            for name, row in zip(names, members, strict=True)
+            if row["numbers"] and "no interval" not in row["numbers"]
+        ]
+        answers.append({"who": ", ".join(filter(None, names)), "text": text, "numbers": numbers})
+    return answers
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ COVERAGE_STATUS = {
     "regenerated": "recomputed by this run, from the inputs that the note names",
     "reprinted": "shown with the paper's values; intervals or tests are added where possible",
     "open": "not shown by this run",
-    "illustrative": "a diagram or a verbal comparison, without values to compute or show",
+    "illustrative": "a diagram or a comparison in words, without values to compute or show",
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # Maximum number of groups in all strips at the top of the page, and of models with a strip.

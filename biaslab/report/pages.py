@@ -51,6 +51,11 @@ def environment() -> Environment:
     # Names in backticks are set as code.
     code = re.compile(r"`([^`\n]{1,80})`")
     jinja.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
+    # Parentheses are set apart from the words of an answer; a sample size is not broken across lines.
+    aside = re.compile(r"\([^()]*\)")
+    jinja.filters["asides"] = lambda text: Markup(
+        aside.sub(r'<span class="aside">\g<0></span>', str(text)).replace("n = ", "n&nbsp;=&nbsp;")
+    )
     jinja.filters["thousands"] = "{:,}".format
     jinja.filters["count"] = format_count
     jinja.filters["rows"] = lambda n: format_count(n, "row", "rows")

@@ -376,8 +376,7 @@ def _encode_images(
         if size > MAX_BYTES:
             raise ParameterError(
                 f"The first {n_done + 1} of {len(sample_rows)} images need {size:,} bytes, but the maximum of a page "
-                f"is {MAX_BYTES:,}. Annotate fewer images, for example with --sample {max(1, int(0.9 * n_done))}, or "
-                "create several pages with different --seed."
+                f"is {MAX_BYTES:,}. Annotate fewer images, for example with --sample {max(1, int(0.9 * n_done))}."
             )
     return urls, dict(reasons)
 

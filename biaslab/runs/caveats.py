@@ -19,9 +19,9 @@ LIMITS = (
     "Gender is the gender that a person or a model perceives in an image, in two categories. This is a limitation of "
     "the method, not a statement about identities. Gender identity is not measured, nor are people outside the two "
     "categories.",
-    "Confidence intervals account for the sampling of images, and of occupations if these are treated as a sample. "
-    "They do not account for systematic errors of a judge (unless the estimate is corrected for them), other prompts, "
-    "or other definitions of bias.",
+    "Confidence intervals account for the sampling of images, and of occupations, triplets or datasets treated as a "
+    "sample. They do not account for systematic errors of a judge (unless the estimate is corrected for them), other "
+    "prompts, or other definitions of bias.",
     "Differences from balance or from training data are described, not explained. These measures do not determine "
     "which differences are harmful, or which people they harm.",
 )

@@ -105,9 +105,9 @@ def format_p_equation(p: float) -> str:
 def explain_unattainable(sample: str, smallest: float, level: float) -> str:
     """Return a text that no test could be significant at a ``level`` (0–1), given its number of observations.
 
-    ``sample`` is this number, such as ``6 people``; ``smallest`` is the smallest corrected p of any possible outcome.
+    ``sample`` is this number, such as ``6 people``; ``smallest`` is the smallest adjusted p of any possible outcome.
     """
-    text = f"with {sample} each no test could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    text = f"with {sample} each no test could be significant: the adjusted p is at least {min(smallest, 1):.2g}"
     return f"{text}, not below {level:.2g}"
 
 

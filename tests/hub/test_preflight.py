@@ -318,7 +318,11 @@ def test_out_of_memory_trial_names_settings_that_fit(folders, monkeypatch):
     trial = Trial(ModelUse("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = probes._problem(trial, work)
     assert "it does not fit in the GPU's memory (2.0 of 8.0 GB are free)" in said
-    assert "generation.dtype to bfloat16" in said and "compute.device to cpu, which has enough memory" in said
+    assert (
+        "generation.dtype to bfloat16" in said
+        and "set compute.offload to model" in said
+        and "compute.device to cpu, which has enough memory" in said
+    )
 
 
 def load_scene_run(root, given):

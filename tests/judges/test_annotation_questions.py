@@ -77,7 +77,7 @@ def test_find_questions_joins_names_and_files(tmp_path):
         ("answers: [yes, no], ends: [bad, good]", "ends must be two labels"),
         ("answers: [yes, no], hint: ''", "hint must be a string"),
         ("answers: [yes, no], skills: [{a: b}]", "must be a string"),
-        ("answers: [yes, no], colour: red", "scale, ends, hint, skills are optional"),
+        ("answers: [yes, no], colour: red", "of, ends, hint and skills are optional"),
     ],
 )
 def test_read_questions_wrong_field_is_refused(tmp_path, fields, said):

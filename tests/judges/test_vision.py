@@ -253,8 +253,8 @@ def test_read_questions_adds_unclear_answer(tmp_path):
     ("text", "said"),
     [
         ("", "must be a list of 1 to 20"),
-        ("- hat", "which is not a valid question: it needs name, question, answers, of"),
-        ("- {name: hat, question: 'A?'}", "it needs name, question, answers"),
+        ("- hat", "which is not a valid question: it needs name, question, and answers or scale"),
+        ("- {name: hat, question: 'A?'}", "it needs name, question, and answers or scale"),
         ("- {name: hat, question: 'A?', answers: [yes, Yes]}", "2 to 20 different answers"),
         ("- {name: hat, question: 'A?', answers: [yes, nobody]}", "'nobody' has a special meaning"),
         ("- {name: hat, question: 'A?', answers: [yes, {a: 1}]}", "each answer must be a string"),

@@ -147,6 +147,29 @@ def test_notebooks_are_clean_and_documented(root):
             assert formula_html(tex, display=display == "$$").startswith("<img"), (notebook.id, tex)
 
 
+def test_notebooks_pass_their_random_draws_and_confidence(root):
+    # `Study.memoize` passes them; a direct call has to.
+    required, n_calls = {"seed", "replicates", "confidence"}, 0
+    for notebook in _notebooks(root):
+        tree = ast.parse("\n".join(notebook.cells))
+        names = {}
+        exec("\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)), names)
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            match call.func:
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute) if inspect.ismodule(names.get(name)):
+                    function = getattr(names[name], attribute)
+                case _:
+                    continue
+            if not inspect.isfunction(function):
+                continue
+            parameters = inspect.signature(function).parameters.values()
+            named = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY} & required
+            given = {keyword.arg for keyword in call.keywords}
+            n_calls += bool(named)
+            assert None in given or named <= given, (notebook.id, ast.unparse(call))
+    assert n_calls > 30
+
+
 def _tracked_files(folder, *below):
     """Return the project's files in a folder, by their names from there."""
     words = ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", *below]

@@ -119,7 +119,7 @@ def test_index_shows_cards_and_findings_by_paper(soup):
     # Two main findings have no place of their own: they fill up, the one with a small figure first.
     assert [card.h2.get_text()[:14] for card in opening] == ["Is bias amplif", "First of all? "]
     card = opening[0]
-    assert card.find(class_="answer").get_text(strip=True) == "Yes, with the published exclusion rule."
+    assert card.find(class_="answer").get_text(" ", strip=True) == "SD 1.4 Yes, with the published exclusion rule."
     assert [a["href"] for a in card.find(class_="links")("a")] == [
         "#figure-paradox_naive", "notebooks/paradox/4_baseline.html",
     ]  # fmt: skip

@@ -115,7 +115,7 @@ def _add_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFra
     """Return prompts with their condition, and the prompt_id of the same prompt in the condition to compare with."""
     if "group" not in frame:
         raise InputError(
-            f"{file} has the column condition but no column group. Add it, with the same group for prompts that differ "
+            f"{file} has the column condition but no column group. Add it, with one group for prompts that differ "
             "only in their condition."
         )
     conditions = pd.Series(cells.names(frame["condition"], file, empty=True), frame.index).astype(object)

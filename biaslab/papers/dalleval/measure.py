@@ -358,10 +358,10 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
     """Return judges' answers about images with ground truth: skills by the detector, and people.
 
-    For skills, half of the images fail in a known way (the condition). They are drawings, or PaintSkills' own images
-    where the settings name their folder. For people: gender by VQA and by the gender judge, attributes, and skin tones
-    by several methods (Table 18). Without drawings in the model's domain no rows exist, because errors on other images
-    would not apply.
+    For skills, a quarter to half of the images fail in a known way (the condition). They are drawings, or
+    PaintSkills' own images where the settings name their folder. For people: gender by VQA and by the gender judge,
+    attributes, and skin tones by several methods (Table 18). Without drawings in the model's domain no rows exist,
+    because errors on other images would not apply.
     """
     frames = []
     if _has_ground_truth(pipeline):

@@ -68,7 +68,7 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the answers of FairCritic's critic, one row per guideline."""
+    """Return the answers of FairCritic's critic, one row per critique or identity."""
     from biaslab.papers.paired.faircritic.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]

@@ -117,9 +117,8 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, max_occupations:
     sides = {source: rows[rows["occupation"].isin(top.index)] for source, rows in shares.groupby("source")}
     wide = sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female")
     wide = wide.loc[top.index]
-    # sd_noise is that of k shares around their own mean, which varies with them; a single share varies more.
-    k, mean = wide.notna().sum(axis=1), wide.mean(axis=1)
-    reach = 2 * top["sd_noise"] * np.sqrt(k / (k - 1).where(k > 1))
+    # sd_noise is the standard deviation of shares around their own mean.
+    mean, reach = wide.mean(axis=1), 2 * top["sd_noise"]
     training = sides["training"].drop_duplicates("occupation").set_index("occupation")["percent_female"]
     noise = pd.DataFrame({"low": mean - reach, "high": mean + reach, "training": training.reindex(top.index)})
     return forms.estimates(

@@ -38,7 +38,6 @@ TESTED = {
     "triplet": PROMPT_GENDERS,
 }
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
-ALL_MODELS = "all models"
 ALL_DATASETS = "all datasets"
 ALL_GROUPS = "all"
 NO_COUNTS = "the paper prints no counts"
@@ -211,8 +210,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     comparable = [str(model) for model, sets in zip(models, dataset_sets, strict=True) if sets == most_common]
     pooled = {}
     if len(comparable) > 1:
-        name = ALL_MODELS if len(comparable) == len(models) else ", ".join(comparable)
-        pooled = {name: gaps[gaps["model"].isin(comparable)]}
+        pooled = {", ".join(comparable): gaps[gaps["model"].isin(comparable)]}
     frames = []
     for model, cells in (pooled | models).items():
         frame = stats.by_group(cells, _METRIC, lambda rows: _over_datasets(rows, confidence)).assign(model=model)
@@ -252,9 +250,8 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
 
 
 def select_pooled(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a summary over all models, with an empty model name, or those of the only model."""
-    rows = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
-    return rows.replace({"model": {ALL_MODELS: ""}})
+    """Return the rows of a summary over models, or those of the only model."""
+    return summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
 
 
 def _check_similarity(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:

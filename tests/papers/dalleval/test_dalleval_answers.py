@@ -60,7 +60,7 @@ def test_gender_deviation_answer_needs_judge_error():
     assert (
         judged.not_significant == ""
         and judged.supported_answer
-        == "0.10, corrected for small-sample bias but not for the judge's errors; no test is claimed."
+        == "0.10, bias-corrected (0.05 to 0.15; n = 83 professions). Not tested: the judge's errors are unknown."
         and judged.estimate == 0.1
     )
     assert blind.supported_answer == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]

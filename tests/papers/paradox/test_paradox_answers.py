@@ -35,13 +35,13 @@ def test_baseline_answer_combines_both_definitions():
     (result,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers states the significance of each.
     text = (
-        "By the paper's definition: 12.0 points (9.00 to 15.0; significant); "
-        "signed change: 1.00 points (-3.00 to 5.00; not significant)."
+        "By the paper's definition: 12.0 points (9.00 to 15.0; n = 40; significant); "
+        "signed change: 1.00 points (-3.00 to 5.00; n = 40; not significant)."
     )
     assert result.supported_answer == text and result.is_significant
     # Holm over both: twice the smaller p.
     assert [test.p for test in result.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])
-    assert result.p == result.tests[0].p and "signed change: uncorrected 1.50 points, n = 40" in result.details[0]
+    assert result.p == result.tests[0].p and "signed change: uncorrected 1.50 points" in result.details[0]
     assert [(m.estimate, m.ci_low, m.ci_high) for m in result.marks] == [(12, 9, 15), (1, -3, 5)]
     # The finding's estimate is the one that excludes no occupation.
     assert (result.estimate, result.ci_low, result.ci_high, result.n) == (1, -3, 5, 40)

@@ -75,8 +75,8 @@ def test_variation_figure_shows_noise_range():
     assert names(ax) == ["b", "a"] and {(x, round(y)) for x, y in points(ax)} == {(40, 0), (80, 0), (20, 1), (30, 1)}
     assert {30, 60} <= {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
     bar = ax.patches[0]
-    # Noise of one of two shares around their mean of 60: 3 times the root of 2, twice to either side.
-    assert (bar.get_x(), bar.get_width()) == pytest.approx((60 - 6 * 2**0.5, 12 * 2**0.5))
+    # With one variance of 18, two shares deviate from their own mean of 60 by a root mean square of 3.
+    assert (bar.get_x(), bar.get_width()) == pytest.approx((60 - 6, 12))
 
 
 def test_indicator_correlation_figure_counts_both_genders():

@@ -20,6 +20,7 @@ from biaslab.papers.triplets import printed as prints
 from biaslab.schema import tables
 
 PAIRS = ["neutral-feminine", "neutral-masculine"]
+ALL_MODELS = "SD v1.4, SD v2.0, SD v2.1"
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +121,12 @@ def test_gap_summary_is_student_t_over_datasets(printed):
     dino = printed.gap[(printed.gap["sample"] == "triplets") & (printed.gap["metric"] == "dino")]
     means = dino.groupby("dataset")["gap"].mean().to_numpy()
     assert len(means) == 5
-    row = cell(printed.summary, model="all models", metric="dino")
+    row = cell(printed.summary, model=ALL_MODELS, metric="dino")
     low, high = scipy_stats.t.interval(0.95, 4, means.mean(), scipy_stats.sem(means))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([means.mean(), low, high])
     # 15 cells minus the two illegible ones of SD v2.1.
     assert (row["n_datasets"], row["n_cells"], row["n_missing"], row["n_masculine"]) == (5, 13, 2, 13)
-    assert set(printed.together["model"]) == {""} and len(printed.together) == 8
+    assert set(printed.together["model"]) == {ALL_MODELS} and len(printed.together) == 8
 
 
 @pytest.mark.long
@@ -145,7 +146,7 @@ def test_nearer_answer_counts_adjusted_metrics(printed):
     assert (
         numbers(finding.supported_answer) == [6, 8, 0, 2]
         and finding.is_significant
-        and (finding.n, finding.model) == (5, "")
+        and (finding.n, finding.model) == (5, ALL_MODELS)
     )
     assert finding.as_record()["details"][-1] == "Student's t-test over 5 datasets."
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05

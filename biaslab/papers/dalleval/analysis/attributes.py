@@ -122,7 +122,10 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
 
 
 def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_attribute_prompt_difference``: mean absolute differences over attributes (Tables 24 to 31)."""
+    """Return ``dalleval_attribute_prompt_difference``: mean absolute differences over attributes.
+
+    Source: DALL-Eval, Tables 24, 25, 27, 28, 30 and 31.
+    """
     frames = []
     for model, comparison, a, b in _paired_shares(presence):
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
