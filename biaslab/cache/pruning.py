@@ -67,7 +67,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def make_table(entries: Sequence[Result]) -> pd.DataFrame:
-    """Return one row per stage, and one for all: results, size, earliest and latest last use, and unprunable results."""
+    """Return one row per stage, and one for all: results, size, earliest and latest use, and unprunable results."""
     import pandas as pd
 
     groups = {stage: list(group) for stage, group in groupby(entries, lambda r: r.stage)}
