@@ -144,9 +144,9 @@ def panels(
     for ax in axes.flat[len(groups) :]:
         ax.set_axis_off()
     for ax, (name, _) in zip(axes.flat, groups, strict=False):
-        # About nine letters per inch, minus space for the names of rows; line breaks in a name stay.
+        # Fewer than nine letters per inch, which leaves space for the names of rows; line breaks in a name stay.
         lines = names.get(str(name), str(name)).splitlines()
-        title = "\n".join(textwrap.fill(line, int(8 * WIDTH / columns)) for line in lines)
+        title = "\n".join(textwrap.fill(line, int(7.5 * WIDTH / columns)) for line in lines)
         ax.set_title(title, fontsize=11)
         ax.tick_params(labelbottom=True)
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LIMITS = (
     "Gender is the gender that a person or a model perceives in an image, in two categories. This is a limitation of "
-    "the method, not a statement about identities. Gender identity is not measured, nor are people outside the two "
-    "categories.",
+    "the method, not a statement about identities. Gender identity is not measured, and people outside the two "
+    "categories are not represented.",
     "Confidence intervals account for the sampling of images, and of occupations, triplets or datasets treated as a "
     "sample. They do not account for systematic errors of a judge (unless the estimate is corrected for them), other "
     "prompts, or other definitions of bias.",
@@ -74,7 +74,7 @@ def limits_of_run(
         limits.append(
             "The inputs of this run are the rounded values that the papers print, with the number of images that "
             f"they state. Sources (and models): {printed_list}. The number of images excluded by the inclusion "
-            "criteria is unknown, so the true n can be smaller."
+            "criteria is unknown, so the number of judged images can be smaller."
         )
     return limits
 

@@ -330,6 +330,6 @@ def test_headline_of_generated_images_only_is_their_share(write):
     annotated_images = shares.read(write("\n".join(line for line in OTHER.splitlines() if "other" not in line)))
     answer, rows = rating.headline(annotated_images, pd.DataFrame())
     (finding,) = answer.findings(rows)
-    assert finding.question == "What share of generated images is perceived as female?"
+    assert finding.question == "In what share of generated images is the person perceived as female?"
     # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.
     assert finding.estimate == pytest.approx(25) and "male 25.0%, undecided 50.0%" in finding.answer

@@ -31,7 +31,7 @@ MIN_IMAGES = 30
 MALE_MINUS_FEMALE = " - ".join(reversed(GENDERS))
 UNKNOWN = "the judge's error is unknown, because reference images are missing"
 NOT_JUDGED = "no image was judged"
-UNRELIABLE = "the judge does not discriminate"
+UNRELIABLE = "the judge's errors are too frequent"
 DOMINATES = "the correction exceeds the corrected estimate"
 
 _JUDGEMENT = ["model", "judge", "reference", "quantity"]
@@ -321,7 +321,7 @@ def _correct_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray, 
     estimate = stats.corrected_shares(
         count, row["n"], sensitivity, visible[:, 1], n_sensitivity, visible[:, 3], confidence
     )
-    # All images may have failed under a condition that the judge does not discriminate from success.
+    # All images may have failed under a condition that the judge cannot distinguish from success.
     invisible = [0.0] * (len(visible) <= len(conditions))
     share, condition_shares = estimate.share[0], [*estimate.share[1:], *invisible]
     # The shifted limits of a share at 0 or 1 may exclude it.

@@ -179,7 +179,7 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     values = pd.concat(rows, ignore_index=True)
     cases = values.groupby([*_SET, "pair", "case", "sample"], sort=False)["value"]
     out = cases.agg(value="mean", n="count", images="size").reset_index()
-    reason = np.where(out["n"] == 0, "each pair has an image that shows no object", "")
+    reason = np.where(out["n"] == 0, "each pair has an image without a detected object", "")
     out = out.assign(n_pairs_excluded=out["images"] - out["n"], reason=reason)
     return tables.make_table(out, "triplets_object_similarity")
 

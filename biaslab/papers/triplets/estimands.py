@@ -36,7 +36,7 @@ ESTIMANDS = (
         "triplets_disparity_gap",
         "triplets_similarity",
         gap_units,
-        measure="Similarity of neutral to masculine minus that to feminine: {metric}",
+        measure="Similarity gap, masculine − feminine: {metric}",
         unit="similarity",
         words={"metric": _METRICS, "sample": {"triplets": ""}},
         columns={"estimate": "gap"},

@@ -430,7 +430,7 @@ def test_skills_answer_states_bounds_and_ground_truth():
     limits = "Range if all failing images failed in the same way: 45.5 to 64.7%."
     assert shown.details == (limits, "Ground truth of these images: 50.2%.")
     assert len(unshown.details) == 1
-    # A judge that does not discriminate, or a dominating correction, leaves no number to be ranked by.
+    # A judge with too frequent errors, or a dominating correction, leaves no number to be ranked by.
     assert unreliable.supported_answer == dominated.supported_answer == "Inconclusive."
     assert np.isnan(dominated.estimate) and "41.0%" in unreliable.details[0] and DOMINATES in dominated.details[0]
     assert unknown.supported_answer == "Not measured."

@@ -117,7 +117,7 @@ def test_groups_answer_names_group_without_judged_people():
     result = custom.distance(people, benchmark)
     (finding,) = custom.answers.groups.findings(result[result["group"] != "all"].assign(benchmark_name="even"))
     assert (
-        finding.supported_answer == "It is higher in 1 of 2 groups and lower in 0 (Holm's correction)."
+        finding.supported_answer == "It is significantly higher in 1 of 2 groups and lower in 0 (Holm's correction)."
         and finding.is_significant
     )
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."

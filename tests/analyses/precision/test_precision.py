@@ -176,7 +176,7 @@ def test_estimates_answer_counts_all_annotated_people(own_people):
     (card,) = precision.answers.combined.findings(table)
     assert card.n == 80 and card.n_unit == "annotated people"
     assert card.details[0] == "72 of the annotated people have a clear label (female or male; yes or no)."
-    assert "assumes that annotators skip people independently" in card.details[-1]
+    assert "annotators skip people independently" in card.details[-1]
 
 
 def test_estimates_cluster_people_by_image(own_people):

@@ -114,7 +114,8 @@ def test_curve_answer_counts_intervals(curve):
     signed = curve[curve["measure"] == "signed"]
     above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
     ends = curve["estimate"].min(), curve["estimate"].max()
-    assert finding.model == "" and finding.answer == f"200 analyses yield {ends[0]:.2f} to {ends[1]:.1f} points."
+    answer = f"200 combinations of choices yield {ends[0]:.2f} to {ends[1]:.1f} points."
+    assert finding.model == "" and finding.answer == answer
     largest, counts, smallest = finding.details
     assert f"{every - above} of 120" in counts and f"{above} of 80" in counts
     assert largest.startswith(f"Largest: {ends[1]:.1f}") and smallest.startswith(f"Smallest: {ends[0]:.2f}")

@@ -35,7 +35,7 @@ def test_baseline_answer_combines_both_definitions():
     (result,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers states the significance of each.
     text = (
-        "By the paper's definition: 12.0 points (9.00 to 15.0; n = 40; significant); "
+        "Bias-corrected, by the paper's definition: 12.0 points (9.00 to 15.0; n = 40; significant); "
         "signed change: 1.00 points (-3.00 to 5.00; n = 40; not significant)."
     )
     assert result.supported_answer == text and result.is_significant
@@ -89,7 +89,8 @@ def test_t_tests_answer_counts_adjusted_prompts():
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (result,) = answers.t_tests.findings(table)
     assert (
-        result.supported_answer == "Of 4 prompts, it is above 0 for 1 and below 0 for 0 (t-tests, Holm's correction)."
+        result.supported_answer
+        == "Of 4 prompts, it is significantly above 0 for 1 and below 0 for 0 (t-tests, Holm's correction)."
         and (
             result.p,
             result.n,

@@ -1,4 +1,4 @@
-"""Stereotype scores, direction of bias, role coupling, images that fit stereotypes, labour shares (4.4 and 4.5)."""
+"""Stereotype scores, direction of bias, role coupling, images that fit stereotypes, shares of the labour force."""
 
 from __future__ import annotations
 
