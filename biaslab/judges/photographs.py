@@ -97,7 +97,8 @@ def doubt_photographs(name: str, unclear: int, n_people: int) -> str:
         return ""
     return (
         f"the gender classifier `{name}` is unsure of {share[0]:.0f}% of {n_people:,} people, and of "
-        f"{baseline[0]:.0f}% in labelled photographs. The images may be drawings, for which it was not trained."
+        f"{baseline[0]:.0f}% in labelled photorealistic images. These images may be drawings, for which it was not "
+        "trained."
     )
 
 

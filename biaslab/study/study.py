@@ -403,7 +403,8 @@ class Study:
         if lacking := style.choose_fonts(figure):
             warnings.warn(
                 f"No font on this machine contains all characters of {', '.join(lacking)}. {png.name} shows boxes in "
-                f"their place, so {svg.name} is displayed instead. Install a font such as Noto Sans.",
+                f"their place, so {svg.name} is displayed instead. Install a font for this script, such as Noto Sans "
+                "Arabic.",
                 stacklevel=2,
             )
         with self._guard_write(png), mpl.rc_context(options | _NO_LAYOUT):

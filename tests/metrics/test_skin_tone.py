@@ -1,4 +1,4 @@
-"""Skin tone by typology angle: in CIELAB units, and as the released script computes it."""
+"""Skin tone by typology angle: of CIELAB coordinates, and as the released script computes it."""
 
 import numpy as np
 import pytest

@@ -74,8 +74,8 @@ def test_describe_people_many_uncertain_warns_about_domain():
     item = model_images(*["female"] * 12)
     unclear = item._replace(people=item.people.assign(status=["uncertain"] * 9 + ["judged"] * 3))
     assert generated_images.describe_people([unclear], "dlib") == [
-        "m: the gender classifier `dlib` is unsure of 75% of 12 people, and of 7% in labelled photographs. The "
-        "images may be drawings, for which it was not trained."
+        "m: the gender classifier `dlib` is unsure of 75% of 12 people, and of 7% in labelled photorealistic images. "
+        "These images may be drawings, for which it was not trained."
     ]
     # No note for a classifier without a measured error rate, or for 1 of 12 people.
     assert generated_images.describe_people([unclear], "ViT-L-14:openai") == []

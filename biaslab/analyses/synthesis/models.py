@@ -93,7 +93,8 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
             for reason, rows in lacking.groupby("reason", sort=False)
         ]
         possible = stats.adjust(min_p[tested.index])
-        words = f"No significant difference in {format_count(len(tested), 'measure', 'measures')} (Holm's correction)."
+        n_measures = format_count(len(tested), "measure", "measures")
+        words = f"No significant difference in any of {n_measures} (Holm's correction)."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."
             cause = explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha)
