@@ -95,7 +95,7 @@ def percent_agreement(
     """Return the percentage (0–100) of pairs of annotators who agree on an item, averaged over items with two labels.
 
     It is not corrected for chance agreement. With two columns, it compares two sets of labels, such as those of a judge
-    with the majority vote. Arguments are as in :func:`krippendorff_alpha`. Raises InputError: As
+    with the most frequent label. Arguments are as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`.
     """
     counts, n_annotators = _count_labels(ratings, labels)

@@ -190,7 +190,7 @@ def agreement(
 
 
 def _judge_agreement(pairs: pd.DataFrame, labels: str, confidence: float) -> dict:
-    """Return how often a judge's answer equals the majority vote, where both are in a set of labels."""
+    """Return how often a judge's answer equals the annotators' label, where both are in a set of labels."""
     decided = pairs[pairs[["gender", "vote"]].isin(LABEL_SETS[labels]).all(axis=1)]
     n_equal, names = (decided["gender"] == decided["vote"]).sum(), ("value", "ci_low", "ci_high")
     row = {"statistic": "judge_agreement", "labels": labels, "n_items": len(decided)}

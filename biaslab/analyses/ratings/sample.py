@@ -1,7 +1,7 @@
 """A sample of the judged images, its annotations, and their agreement with the judge.
 
 Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98% of the automatic
-judgements equal to the majority vote.
+judgements equal to the most frequent label.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def join_votes(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFr
 
 
 def disagreements(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
-    """Return judged images with a different majority vote, sorted by certainty of the judge, highest first."""
+    """Return judged images with a different label by annotators, sorted by certainty of the judge, highest first."""
     pairs = join_votes(annotations, judgements)
     wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["probability_female"] - 0.5).abs()

@@ -49,7 +49,7 @@ def agreement_tables(
         seed, replicates, confidence: Those of the bootstrap, and the level of intervals, 0–1.
 
     Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
-    ``annotators``: the annotators' majority), over the ``n`` people that both label female or male; ``fleiss_kappa``
+    ``annotators``: their most frequent label), over the ``n`` people that both label female or male; ``fleiss_kappa``
     that of the ``annotators``, on female, male and unsure, over people with the most frequent number of annotations
     (``n_annotators``). n_missing are the other people of the cell. With two or more aspects ``average`` is their mean,
     as in Table 7. Undefined values are NaN with a reason.
