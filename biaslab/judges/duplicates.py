@@ -282,5 +282,5 @@ def remarks(images: ImageSource) -> list[str]:
     n, pairs = group_duplicates(table)
     if n:
         example, count = " and ".join(pairs[0]), format_count(n, "pair", "pairs")
-        sentences.append(f"Near-duplicates within a group, all counted: {count}, such as {example}.")
+        sentences.append(f"Near-duplicates within a group, all included: {count} (for example, {example}).")
     return sentences

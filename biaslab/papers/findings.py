@@ -121,7 +121,7 @@ class Finding:
         if not self.not_significant:
             return self.answer
         if self.has_few_units:
-            return f"Inconclusive (only {self._counted_units})."
+            return f"Inconclusive ({'at most' if len(self.tests) > 1 else 'only'} {self._counted_units})."
         if not self.is_tested:
             return NOT_TESTED
         return fill_claim(self.answer, self._tests, self.alpha) if self.is_significant else self.not_significant

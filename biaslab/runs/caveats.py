@@ -67,14 +67,14 @@ def limits_of_run(
     )
     if printed_list and has_measured_models:
         limits.append(
-            "Some rows contain the rounded values that a paper prints, with the number of images that it states. "
+            "Some values are, or are computed from, rounded values that a paper prints, with its number of images. "
             f"Sources (and models): {printed_list}. No image of these models was generated or judged for this run."
         )
     elif printed_list:
         limits.append(
             "The inputs of this run are the rounded values that the papers print, with the number of images that "
             f"they state. Sources (and models): {printed_list}. The number of images excluded by the inclusion "
-            "criteria is unknown, so the number of judged images can be smaller."
+            "criteria is unknown, so fewer images than stated may have been judged."
         )
     return limits
 

@@ -62,7 +62,7 @@ def remarks(requests: Iterable[ImageRequest]) -> list[str]:
             text = request.pipeline.describe_left_out(images)
             left_out += [f"{request.model} {text}"] if text else []
             notes |= dict.fromkeys(f"{request.model}: {text}" for text in duplicates.remarks(images))
-    line = f"Excluded images: {'; '.join(left_out)}." if left_out else "No image is unreadable, a duplicate or skipped."
+    line = f"Excluded images: {'; '.join(left_out)}." if left_out else "No image was unreadable, duplicated or skipped."
     return [line, *notes] if n else []
 
 

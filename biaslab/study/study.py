@@ -484,11 +484,12 @@ class Study:
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
                 guidance = _describe_setting(value["generation.guidance_scale"], "guidance {}")
                 steps = _describe_setting(value["generation.steps"], "{} steps")
-                # Images of several people may have another guidance scale.
-                pair_guidance = value.get("paired.guidance_scale", "null")
-                pairs = "" if pair_guidance == "null" else f" ({float(pair_guidance):g} for people in pairs)"
+                # A paper's prompts may have another guidance scale.
+                papers = {paper.title: f"{name}.guidance_scale" for name, paper in tables.papers().items()}
+                scales = {title: value.get(setting, "null") for title, setting in papers.items()}
+                other = ", ".join(f"{float(scale):g} for {title}" for title, scale in scales.items() if scale != "null")
                 subject = f"{model} ({description})" if description else model
-                sentences.append(f"{subject}: {guidance}{pairs}, {steps}.")
+                sentences.append(f"{subject}: {guidance}{f' ({other})' if other else ''}, {steps}.")
         return " ".join(sentences)
 
     def _record(self, kind: str, record: dict) -> None:

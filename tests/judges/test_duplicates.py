@@ -184,7 +184,7 @@ def test_near_duplicate_jpeg_is_reported_and_counted(tmp_path):
     assert duplicates.group_duplicates(result) == (1, [("a.png", "b.jpg")])
     assert (result["status"] == "").all()
     (said,) = duplicates.remarks(duplicates.DistinctImages(images, result))
-    assert said == "Near-duplicates within a group, all counted: 1 pair, such as a.png and b.jpg."
+    assert said == "Near-duplicates within a group, all included: 1 pair (for example, a.png and b.jpg)."
 
 
 def test_difference_hash_compares_neighbours_by_brightness():

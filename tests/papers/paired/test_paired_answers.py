@@ -33,7 +33,7 @@ def test_overall_and_power_answers_match_printed_means(printed):
 def test_occupations_answer_of_three_people_is_inconclusive(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
-    assert single.supported_answer == "Inconclusive (only 3 people per occupation)." and not single.is_significant
+    assert single.supported_answer == "Inconclusive (at most 3 people per occupation)." and not single.is_significant
     assert pairs.supported_answer == (
         "Of 40 occupations, 22 follow their stereotype, 0 contradict it, and 18 do neither significantly "
         "(Holm's correction)."

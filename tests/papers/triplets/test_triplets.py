@@ -152,7 +152,7 @@ def test_nearer_answer_counts_adjusted_metrics(printed):
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.direction.findings(printed.together.assign(n_datasets=4))
-    assert finding.supported_answer == "Inconclusive (only 4 datasets)."
+    assert finding.supported_answer == "Inconclusive (at most 4 datasets)."
 
 
 def test_gap_summary_excludes_single_triplet(printed):
@@ -228,7 +228,9 @@ def test_measured_answer_counts_adjusted_gaps():
 def test_measured_answer_of_few_triplets_is_inconclusive(n):
     (counted_finding,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")))
     assert (counted_finding.n, counted_finding.n_unit) == (n, "triplets") and counted_finding.is_significant == (n > 4)
-    assert counted_finding.supported_answer == "Inconclusive (only 4 triplets)." if n < 5 else counted_finding.p < 0.001
+    assert (
+        counted_finding.supported_answer == "Inconclusive (at most 4 triplets)." if n < 5 else counted_finding.p < 0.001
+    )
 
 
 def test_disparity_gap_of_equal_cases_has_no_interval():
