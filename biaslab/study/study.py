@@ -54,11 +54,12 @@ _NO_SETTINGS: dict = {}
 
 
 def _describe_setting(value: str, words: str) -> str:
-    """Return a setting of images in words, such as ``guidance 7.5``; ``words`` is a template for the value."""
+    """Return a setting of images in words, such as ``guidance scale 7.5``; ``words`` is a template for the value."""
     if value in ("null", "none"):
         noun = words.replace("{}", "").strip()
         return f"no {noun}" if value == "none" else f"default {noun}"
-    return words.format(f"{float(value):g}")
+    # One denoising step.
+    return words.format(f"{float(value):g}").removesuffix("s" if float(value) == 1 else "")
 
 
 class Study:
@@ -482,8 +483,8 @@ class Study:
             if plugin and plugin.factory:
                 sentences.append(f"{model}: {description}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
-                guidance = _describe_setting(value["generation.guidance_scale"], "guidance {}")
-                steps = _describe_setting(value["generation.steps"], "{} steps")
+                guidance = _describe_setting(value["generation.guidance_scale"], "guidance scale {}")
+                steps = _describe_setting(value["generation.steps"], "{} denoising steps")
                 # A paper's prompts may have another guidance scale.
                 papers = {paper.title: f"{name}.guidance_scale" for name, paper in tables.papers().items()}
                 scales = {title: value.get(setting, "null") for title, setting in papers.items()}

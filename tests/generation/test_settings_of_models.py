@@ -79,9 +79,9 @@ def test_generation_settings_are_described_per_model(folders, tmp_path):
     study = Study(tmp_path / "out", source="pipeline", model="mini", settings=given | extra)
     assert study.settings.generation.steps == 30
     made = study.describe_generation
-    guidance = "guidance 1.5 (2 for the Paired Stereotype Test, 4 for the gender triplets)"
-    assert f"mini (a small bundled test model): {guidance}, 30 steps." in made
-    assert "sd1: guidance 0 (0.5 for the Paired Stereotype Test), 1 steps." in made
+    guidance = "guidance scale 1.5 (2 for the Paired Stereotype Test, 4 for the gender triplets)"
+    assert f"mini (a small bundled test model): {guidance}, 30 denoising steps." in made
+    assert "sd1: guidance scale 0 (0.5 for the Paired Stereotype Test), 1 denoising step." in made
     assert sources.has_table("pipeline_settings", source="pipeline")
 
 

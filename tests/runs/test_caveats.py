@@ -67,7 +67,7 @@ def test_limits_published_values_are_named_by_paper(tmp_path):
 
 @pytest.mark.parametrize("model", ["mini", "CompVis/stable-diffusion-v1-4"])
 def test_limits_include_those_of_plugin_judges(tmp_path, model):
-    message = "their errors are probably smaller than on other images"
+    message = "they probably make fewer errors than on other images"
     write_tables(tmp_path, pipeline_settings=settings(model))
     assert message in limits_of(tmp_path)[-1] and len(limits_of(tmp_path)) == (2 if model == "mini" else 1)
     others = {"judging.faces": "hustvl/yolos-tiny", "judging.gender": "ViT-L-14/openai"}
