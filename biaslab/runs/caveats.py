@@ -67,9 +67,9 @@ def limits_of_run(
     )
     if printed_list and has_measured_models:
         limits.append(
-            "Some values are, or are computed from, rounded values that a paper prints, and the number of images that "
-            f"it states. Sources (and models): {printed_list}. No image of these models was generated or judged for "
-            "this run."
+            "Some values are printed in a paper (rounded), or computed from such values and the number of images that "
+            f"the paper states. Sources (and models): {printed_list}. No image of these models was generated or judged "
+            "for this run."
         )
     elif printed_list:
         limits.append(

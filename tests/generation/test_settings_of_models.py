@@ -85,7 +85,10 @@ def test_generation_settings_are_described_per_model(folders, tmp_path):
     assert sources.has_table("pipeline_settings", source="pipeline")
 
 
-@pytest.mark.parametrize(("family", "made"), [("schnell", "no guidance, 4 steps"), ("sd1", "guidance 7.5, 50 steps")])
+@pytest.mark.parametrize(
+    ("family", "made"),
+    [("schnell", "no guidance scale, 4 denoising steps"), ("sd1", "guidance scale 7.5, 50 denoising steps")],
+)
 def test_default_settings_are_described_by_family(folders, tmp_path, family, made):
     folder, given = folders(family), {"compute": {"cache": str(tmp_path)}}
     study = Study(tmp_path / "out", source="pipeline", model=folder, settings=given)

@@ -146,13 +146,12 @@ def test_index_states_false_discovery_rate(soup, tmp_path):
     text_shown = " ".join(soup.find(class_="together").get_text().split())
     first = (
         "This report has 31 headline findings with a prespecified test (one per question and model or set of models; "
-        "some may be under “More findings”). Their p-values are adjusted together (Benjamini–Hochberg; separately for "
-        "the 9 on published values and the others): 18 are significant at a false discovery rate of 5%."
+        "some may be under “More findings”). Their p-values are adjusted together (Benjamini–Hochberg, in two "
+        "families: the 9 findings on published values, and the others): 18 are significant at a false discovery rate "
+        "of 5%."
     )
     assert text_shown.startswith(first)
-    untested = (
-        "Of the 31, 3 could not be tested, for example because of too few observations, and enter the adjustment "
-    )
+    untested = "Of the 31, 3 could not be tested, for the reason that each states, and enter the adjustment "
     assert untested + "with p = 1." in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
     others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
