@@ -119,7 +119,7 @@ def test_notebooks_of_tables_make_all_but_galleries(monkeypatch, notebook, capsy
         assert finding["printed"] == finding["model"].startswith("SD"), finding
         assert "nan" not in " ".join([finding["answer"], finding["numbers"], *finding["details"]]), finding
     made_by = [f["caption"] for f in records["figures"]]
-    assert all("guidance 3, 12 steps" in caption for caption in made_by)
+    assert all("guidance scale 3, 12 denoising steps" in caption for caption in made_by)
 
 
 @pytest.mark.parametrize("name", NEED_IMAGES)
