@@ -129,21 +129,14 @@ class Finding:
     @property
     def _counted_units(self) -> str:
         """``n`` with its unit."""
-        return format_count(self.n, _singular(self.n_unit), self.n_unit).rstrip()
+        return _count_units(self.n, self.n_unit)
 
     @property
     def numbers(self) -> str:
         """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``; of these,
         those that the answer does not state.
         """
-        if not isfinite(self.estimate):
-            return ""
-        limits = format_interval(vars(self))
-        n = f"n = {self._counted_units}" if isfinite(self.n) else ""
-        if limits in self.supported_answer:
-            return "" if "n = " in self.supported_answer else n
-        notes = "; ".join(filter(None, (limits, n)))
-        return add_notes(format_estimate(self.estimate, self.unit), self.unit, notes)
+        return _unstated_numbers(vars(self), self.supported_answer)
 
     def __str__(self) -> str:
         """Return the finding as text: question, answer, numbers, details."""
@@ -297,7 +290,26 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         return record | texts | {"details": details}
     p_values = f"({format_p_equation(record['p'])}, adjusted {format_p_equation(p_page)})"
     answer = f"Not significant after adjustment across the report {p_values}."
-    return record | {"answer": answer, "is_significant": False, "significant_texts": []}
+    changes = {"answer": answer, "is_significant": False, "significant_texts": []}
+    # The withdrawn claim may have stated them.
+    return record | changes | {"numbers": _unstated_numbers(record, answer)}
+
+
+def _unstated_numbers(finding: Mapping[str, Any], answer: str) -> str:
+    """Return the estimate, interval and n of a finding or its record that the answer does not state."""
+    values = {name: nan if finding[name] is None else finding[name] for name in ("estimate", "ci_low", "ci_high", "n")}
+    if not isfinite(values["estimate"]):
+        return ""
+    limits = format_interval(values)
+    n = f"n = {_count_units(values['n'], finding['n_unit'])}" if isfinite(values["n"]) else ""
+    if limits in answer:
+        return "" if "n = " in answer else n
+    notes = "; ".join(filter(None, (limits, n)))
+    return add_notes(format_estimate(values["estimate"], finding["unit"]), finding["unit"], notes)
+
+
+def _count_units(n: float, unit: str) -> str:
+    return format_count(n, _singular(unit), unit).rstrip()
 
 
 def _singular(unit: str) -> str:

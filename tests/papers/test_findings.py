@@ -157,6 +157,24 @@ def test_adjust_across_report_uses_benjamini_hochberg():
     assert adjust_across_report([]) == ([], {"alpha": 0.05} | dict.fromkeys(names, 0))
 
 
+def test_numbers_omit_what_the_answer_states():
+    known = {"estimate": 12.4, "ci_low": 9.74, "ci_high": 15.0, "unit": "points", "n": 53, "n_unit": "occupations"}
+    assert Finding("How much?", "Much.", **known).numbers == "12.4 points (9.74 to 15.0; n = 53 occupations)"
+    assert Finding("How much?", "12.4 points (9.74 to 15.0).", **known).numbers == "n = 53 occupations"
+    assert Finding("How much?", "12.4 points (9.74 to 15.0; n = 53).", **known).numbers == ""
+
+
+def test_withdrawn_claim_keeps_its_numbers():
+    known = {"estimate": 12.4, "ci_low": 9.74, "ci_high": 15.0, "unit": "points", "n": 53, "n_unit": "occupations"}
+    claim = Finding("How much?", "12.4 points (9.74 to 15.0; n = 53).", not_significant="None.", p=0.04, **known)
+    others = [Finding("Other?", "More.", not_significant="None.", p=0.9, n=53, n_unit="occupations")] * 3
+    records = [finding.as_record() | {"main": True} for finding in (claim, *others)]
+    withdrawn = adjust_across_report(records)[0][0]
+    # By Benjamini-Hochberg, four times 0.04 is above 0.05, and the page's answer states no interval.
+    assert withdrawn["answer"].startswith("Not significant after adjustment")
+    assert withdrawn["numbers"] == "12.4 points (9.74 to 15.0; n = 53 occupations)"
+
+
 def test_adjust_across_report_explains_withdrawn_headline():
     # 0.011 of seven: 7 * 0.011 = 0.077.
     adjusted_records, counts = adjust_across_report([verdict(0.011), *(verdict(0.5 + i / 100) for i in range(6))])

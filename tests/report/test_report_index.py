@@ -151,7 +151,7 @@ def test_index_states_false_discovery_rate(soup, tmp_path):
         "of 5%."
     )
     assert text_shown.startswith(first)
-    untested = "Of the 31, 3 could not be tested, for the reason that each states, and enter the adjustment "
+    untested = "Of the 31, 3 could not be tested, as stated there, and enter the adjustment "
     assert untested + "with p = 1." in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
     others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
@@ -221,6 +221,19 @@ def test_card_merges_models_with_equal_answers(tmp_path):
     items_found = [{"question": "Q?", "answer": text_shown, "model": model, "main": True} for model, text_shown in rows]
     page = _minimal(tmp_path, findings=items_found)
     assert [p.get_text(" ", strip=True) for p in page.article(class_="answer")] == ["a, c Yes.", "b No."]
+
+
+def test_card_states_numbers_of_each_model(tmp_path):
+    rows = [("a", "Yes.", "1.0 (n = 3)"), ("b", "No.", "2.0 (n = 4)"), ("c", "Yes.", "3.0 (MAD; no interval)")]
+    rows += [("d", "Yes.", "4.0 (n = 5)")]
+    items_found = [
+        {"question": "Q?", "answer": answer, "model": model, "numbers": numbers, "main": True}
+        for model, answer, numbers in rows
+    ]
+    page = _minimal(tmp_path, findings=items_found)
+    assert [p.get_text(strip=True) for p in page.article(class_="numbers")] == [
+        "a: 1.0 (n = 3)", "d: 4.0 (n = 5)", "2.0 (n = 4)",
+    ]  # fmt: skip
 
 
 def test_card_answers_for_measured_models_only(tmp_path):
