@@ -35,8 +35,8 @@ class ComputeSettings(Group):
     offload: Literal["none", "model", "sequential"] = field(
         "none",
         "Offloading of the image model to CPU memory. `none` disables it; `model` offloads whole components and is "
-        "slightly slower; `sequential` offloads layers, needs the least GPU memory and is many times slower. Images "
-        "are identical.",
+        "slightly slower than `none`; `sequential` offloads layers, needs the least GPU memory and is many times "
+        "slower than `none`. Images are identical.",
     )
     engine: Literal["local", "dask"] = field(
         "local", "Execution backend: `local` (this machine) or `dask` (a Dask cluster at `compute.address`)."

@@ -413,13 +413,13 @@ def agreement(split: str = "test") -> pd.DataFrame:
         raise ParameterError(f"split is {split!r}. {name_help(split, splits)}")
     rows = rows[rows["split"] == split]
     descriptions = pd.MultiIndex.from_frame(rows[["against", "capitals", "persons"]]).map(WAYS)
-    rows = rows.assign(captions=descriptions, found=rows["target"].map(_TARGETS))
+    rows = rows.assign(captions=descriptions, indicators=rows["target"].map(_TARGETS))
     rows["text"] = [
-        f"{row.value:.1f}% ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "none to count"
+        f"{row.value:.1f}% ({row.ci_low:.1f}–{row.ci_high:.1f}), n = {row.n}" if row.n else "no captions"
         for row in rows.itertuples()
     ]
-    order = pd.MultiIndex.from_frame(rows[["captions", "found"]]).unique()
-    table = rows.pivot(index=["captions", "found"], columns="statistic", values="text").loc[order]
+    order = pd.MultiIndex.from_frame(rows[["captions", "indicators"]]).unique()
+    table = rows.pivot(index=["captions", "indicators"], columns="statistic", values="text").loc[order]
     return table.rename_axis(columns=None).reset_index()
 
 

@@ -40,7 +40,7 @@ class GroundTruth(Protocol):
         failures: Mapping[str, float] | None = None,
         decoded: Path | None = None,
     ) -> ImageSource:
-        """Return images of PaintSkills' prompts; shares of them, given by ``failures``, fail their prompt."""
+        """Return images of PaintSkills' prompts; shares of them, given by ``failures``, do not match their prompt."""
 
     def people(self, prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
         """Return ``n`` images of people for social prompts; the table has their gender, skin tone and attributes."""

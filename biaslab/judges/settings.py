@@ -83,11 +83,12 @@ class JudgeSettings(Group):
         )
     )
     threshold: float = field(
-        0.9, "Minimum probability for a gender label; below it, a person is unclassified (paper: 0.9).", ge=0.5, le=1
+        0.9, "Minimum probability for a gender label; below it, the label is `unclear` (paper: 0.9).", ge=0.5, le=1
     )
     min_face_size: float = field(
         0.1,
-        "Minimum share of the image's height, and of its width per requested person, that a face must cover.",
+        "Minimum share of the image's height, and of its width divided by the number of people in the prompt, that a "
+        "face must cover.",
         ge=0,
         le=1,
     )

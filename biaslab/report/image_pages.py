@@ -45,7 +45,7 @@ class ModelImages(NamedTuple):
 
 
 def strips(image_sets: Sequence[ModelImages]) -> list[dict[str, Any]]:
-    """Return one strip of images for each model and kind: a subset of its groups, with a subset of their images.
+    """Return one strip for each set of a model's images: a subset of its groups, with a subset of their images.
 
     Groups with enough images are chosen evenly between the highest and the lowest share perceived as female, and images
     of a group likewise. All strips together take at most :data:`STRIP_BYTES`.

@@ -31,10 +31,10 @@ from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
-    "In rows with a value of `n_paired`, the interval of the difference pairs the units that both runs have "
-    "(occupations, professions, scenes or triplets; MOVER, Zou 2007). All other intervals assume that the two runs are "
-    "independent; they are too wide if the runs share occupations, images or training captions and their values are "
-    "therefore positively correlated."
+    "In rows with a value of `n_paired`, the interval of the difference treats the units that both runs have "
+    "(occupations, professions, scenes or triplets) as paired (MOVER, Zou 2007). All other intervals assume that the "
+    "two runs are independent; they are too wide if the runs share occupations, images or training captions and their "
+    "values are therefore positively correlated."
 )
 # Keys that name a model.
 _MODELS = ("model", "model_a", "model_b", "first", "second")
@@ -45,8 +45,8 @@ IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different input
 # Descriptions of the columns that a comparison adds.
 _DESCRIPTIONS = {
     "in_runs": "The runs that have the row: both, first or second.",
-    "n_paired": "The number of units in both runs that the interval of the difference pairs; empty if the interval "
-    "assumes independent runs.",
+    "n_paired": "The number of units in both runs that the interval of the difference treats as paired; empty if the "
+    "interval assumes independent runs.",
     "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: different values from the "
     f"same measurements, because the analyses differ (the difference has no interval); or `{DIFFERENT}`: different "
     "measurements.",

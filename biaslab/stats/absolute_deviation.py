@@ -71,10 +71,10 @@ def bounded_mean(
     """Return the mean of deviations estimated for each unit, with interval and test; the true mean is 0 to ``largest``.
 
     The estimates for units lie between the two ``ends``. The interval includes one hypothetical unit at each end,
-    because a sample of few units often contains none of the rare units that differ. (Agresti & Coull 1998 add successes
-    and failures for a similar reason.) ``bias`` is the maximum bias of the mean, and ``error`` a standard error that
-    all units have in common. With fewer units than :func:`min_units`, limits and p are NaN. Raises InputError:
-    ``values`` contain NaN or are not one-dimensional, or the confidence is not between 0 and 1.
+    because a sample of few units often contains none of the rare units that deviate. (Agresti & Coull 1998 add
+    successes and failures for a similar reason.) ``bias`` is the maximum bias of the mean, and ``error`` a standard
+    error that all units have in common. With fewer units than :func:`min_units`, limits and p are NaN. Raises
+    InputError: ``values`` contain NaN or are not one-dimensional, or the confidence is not between 0 and 1.
     """
     values = checks.check_sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
@@ -191,9 +191,10 @@ def judge_corrected_deviation(
     """Return the mean over units of ``|share - 0.5|`` (0 to 0.5), corrected for sampling noise and the judge's error.
 
     ``count`` of the ``n`` images of each unit are judged positive; units without images are excluded. If the true share
-    is one half, the expected observed share is (1 + sensitivity - specificity) / 2. Errors multiply differences from it
-    by sensitivity + specificity - 1 (Rogan & Gladen 1978). The deviation from this observed share
-    (:func:`corrected_absolute_deviation`) is therefore divided by this factor. The interval takes account of the
+    is one half, the expected observed share is (1 + sensitivity - specificity) / 2. The expected
+    difference from it is the difference of the true share from one half, multiplied by sensitivity + specificity - 1
+    (Rogan & Gladen 1978). The deviation from this observed share (:func:`corrected_absolute_deviation`) is therefore
+    divided by this factor. The interval takes account of the
     uncertainty of both error rates, by the delta method with one correct and one wrong reference image added to each.
     Raises InputError: Sensitivity + specificity is 1 or less, or counts are invalid.
     """
@@ -225,7 +226,7 @@ def judge_corrected_mean(
     """Return the mean of signed averages (-1 to 1, positive minus negative images), corrected for the judge's error.
 
     It is Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), clipped to -1 and 1.
-    The Student t interval over units takes account of the uncertainty of both rates, as in
+    The Student's t interval over units takes account of the uncertainty of both rates, as in
     :func:`judge_corrected_deviation`. Raises InputError: Sensitivity + specificity is 1 or less, or ``values`` contain
     NaN.
     """

@@ -158,7 +158,7 @@ def difference_interval(
 def mean_interval(
     values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False, clusters: ArrayLike | None = None
 ) -> Estimate:
-    """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
+    """Return the mean of ``values`` (one-dimensional, any unit) with its Student's t interval.
 
     With one value, the limits are NaN; without values, the mean is also NaN. ``skip_nan`` excludes NaN. ``clusters`` is
     the image of each value, if several values come from one image. The standard error is then that of

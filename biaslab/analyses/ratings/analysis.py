@@ -87,12 +87,12 @@ RULES: dict[str, tuple[str, str, Callable]] = {
     "ties_split": ("rule", "a tie is divided equally among the most frequent labels", _ties_split),
     "unsure_set_aside": ("rule", "majority among the annotations female and male only", _unsure_set_aside),
     "unanimous": ("rule", "only images whose annotations are all the same", _unanimous),
-    "fractions": ("rule", "every annotation is weighted by its fraction of the image's annotations", _fractions),
+    "fractions": ("rule", "every label is weighted by its fraction of the image's annotations", _fractions),
 } | {
     name: ("extreme", meaning, partial(_undecided, female=female))
     for name, meaning, female in (
-        ("undecided_female", "all undecided images are female", SOURCES),
-        ("undecided_male", "all undecided images are male", ()),
+        ("undecided_female", "all undecided (tied, unsure or unannotated) images are female", SOURCES),
+        ("undecided_male", "all undecided (tied, unsure or unannotated) images are male", ()),
         ("undecided_training_female", "undecided training images are female, undecided generated ones male",
          ("training",)),
         ("undecided_training_male", "undecided training images are male, undecided generated ones female",

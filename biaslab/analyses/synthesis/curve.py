@@ -137,7 +137,7 @@ def _estimates(names: tuple[str, ...], values: np.ndarray, mask: np.ndarray, con
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
 
-    Specifications with the same direction represent both measures, which then differ only in bias correction.
+    Specifications that exclude opposite directions have the same values by both measures, so they represent both.
     """
     same_direction = curve[curve["exclusion"] == "same_direction"].assign(measure="signed")
     specifications = pd.concat([curve, same_direction])

@@ -114,7 +114,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     return forms.diagonal(
         rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="name",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
-        labels=("Correct according to the detector (%)", "Correct according to annotators (%)"),
+        labels=("Correct according to the detector (%)", "Correct according to annotation (%)"),
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
 
 
 def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
-    """Plot images of people by the tone of their face, with the face's box and the gender by CLIP (Figure 10).
+    """Plot images of people by the tone of their face, with the face's box and the perceived gender (Figure 10).
 
     Takes the result of :func:`biaslab.papers.dalleval.measure.faces_by_tone`.
     """

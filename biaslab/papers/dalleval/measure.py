@@ -202,7 +202,7 @@ def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the labels of each image of a person: gender by VQA and by CLIP, skin tone, attributes."""
+    """Return the labels of each image of a person: gender by VQA and by the gender judge, skin tone, attributes."""
     return _judge_people(pipeline, "social")
 
 
@@ -458,7 +458,7 @@ _HIGHER = ("R-precision", *captioning.METRICS)
 
 @cached_method
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how well images fit their captions, and how near they are to the captioned images (section 4.3).
+    """Return how well images fit their captions, and how near they are to the captioned images (appendix D).
 
     R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare a model's
     description of an image with its captions; their null expectation is the score of descriptions of other images. FID

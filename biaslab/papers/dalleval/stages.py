@@ -90,7 +90,7 @@ class DallEval(Part):
     def reference(self) -> ImageSource:
         """Return images with ground truth, on which the detector's error is measured.
 
-        At most half of them fail their prompt, by any failure mode of its skill. Where the settings name the
+        At most half of them do not match their prompt, by any failure mode of its skill. Where the settings name the
         authors' folder, half of their images have the prompt of another scene.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval

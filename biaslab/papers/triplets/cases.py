@@ -118,7 +118,7 @@ def object_images(
     """Return ``triplets_object_images``: the number of images processed by the detector, and their objects.
 
     ``statuses`` has the columns image_id and status, which is empty where an image was examined; ``objects`` as for
-    :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
+    :func:`object_counts`; ``confidence`` is the level of the intervals (Student's t over cases).
     """
     n_objects = objects.groupby("image_id")["count"].sum()
     examined_ids = set(statuses.loc[statuses["status"] == "", "image_id"])

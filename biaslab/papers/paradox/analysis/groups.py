@@ -87,7 +87,7 @@ class Group:
         n = self.images(prompt)
         if not self.paired or n >= MIN_IMAGES:
             return ""
-        return f"Each share rests on {n:g} images; with fewer than {MIN_IMAGES}, an interval would be too narrow."
+        return f"Each share is based on {n:g} images; with fewer than {MIN_IMAGES}, an interval would be too narrow."
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return images perceived as female, and images, as (occupations, training cells + prompts)."""
