@@ -397,7 +397,7 @@ class Study:
         facts["level"] = format_level(facts.get("confidence", self.confidence))
         title, caption = texts.of_figure(text, facts)
         title = f"{title}: {model_shown}" if len(model_names) > 1 else title
-        generation = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
+        generation = self.describe_generation(name.split("_")[0]) if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {generation}".strip()
         # With a fixed salt and no date, equal figures have equal bytes; images in them stay unchanged.
         options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
@@ -470,9 +470,12 @@ class Study:
         models = set().union(*by_table.values())
         return models.difference(*(names.difference(self._printed[name]) for name, names in by_table.items()))
 
-    @cached_property
-    def describe_generation(self) -> str:
-        """How the images of this study were generated, in one sentence per model; empty for published values."""
+    def describe_generation(self, paper: str = "") -> str:
+        """Return how the images of this study were generated, in one sentence per model; empty for published values.
+
+        If ``paper`` generates images, the guidance scale is that of its prompts; otherwise, that of every paper is
+        stated.
+        """
         name = "pipeline_settings"
         if not self.has_table(name):
             return ""
@@ -483,14 +486,17 @@ class Study:
             if plugin and plugin.factory:
                 sentences.append(f"{model}: {description}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
-                guidance = _describe_setting(value["generation.guidance_scale"], "guidance scale {}")
+                scale = value["generation.guidance_scale"]
                 steps = _describe_setting(value["generation.steps"], "{} denoising steps")
                 # A paper's prompts may have another guidance scale.
-                papers = {paper.title: f"{name}.guidance_scale" for name, paper in tables.papers().items()}
-                scales = {title: value.get(setting, "null") for title, setting in papers.items()}
-                other = ", ".join(f"{float(scale):g} for {title}" for title, scale in scales.items() if scale != "null")
+                scales = {name: value.get(f"{name}.guidance_scale", "null") for name in tables.papers()}
+                others = {name: own for name, own in scales.items() if own != "null"}
+                if paper in tables.papers() and tables.papers()[paper].drawn:
+                    scale, others = others.get(paper, scale), {}
+                words = ", ".join(f"{float(own):g} for {tables.papers()[name].title}" for name, own in others.items())
+                guidance = _describe_setting(scale, "guidance scale {}") + (f" ({words})" if words else "")
                 subject = f"{model} ({description})" if description else model
-                sentences.append(f"{subject}: {guidance}{f' ({other})' if other else ''}, {steps}.")
+                sentences.append(f"{subject}: {guidance}, {steps}.")
         return " ".join(sentences)
 
     def _record(self, kind: str, record: dict) -> None:

@@ -78,10 +78,16 @@ def test_generation_settings_are_described_per_model(folders, tmp_path):
     assert rows[2]["generation.images_per_prompt"] == "2" and rows[2]["model"] == "dall-e-3"
     study = Study(tmp_path / "out", source="pipeline", model="mini", settings=given | extra)
     assert study.settings.generation.steps == 30
-    made = study.describe_generation
+    made = study.describe_generation()
     guidance = "guidance scale 1.5 (2 for the Paired Stereotype Test, 4 for the gender triplets)"
     assert f"mini (a small bundled test model): {guidance}, 30 denoising steps." in made
     assert "sd1: guidance scale 0 (0.5 for the Paired Stereotype Test), 1 denoising step." in made
+    assert study.describe_generation("paired").startswith(
+        "mini (a small bundled test model): guidance scale 2, 30 denoising steps. sd1: guidance scale 0.5, 1 "
+    )
+    assert study.describe_generation("dalleval").startswith(
+        "mini (a small bundled test model): guidance scale 1.5, 30 denoising steps."
+    )
     assert sources.has_table("pipeline_settings", source="pipeline")
 
 
@@ -92,4 +98,4 @@ def test_generation_settings_are_described_per_model(folders, tmp_path):
 def test_default_settings_are_described_by_family(folders, tmp_path, family, made):
     folder, given = folders(family), {"compute": {"cache": str(tmp_path)}}
     study = Study(tmp_path / "out", source="pipeline", model=folder, settings=given)
-    assert study.describe_generation == f"{family}: {made}."
+    assert study.describe_generation() == f"{family}: {made}."
