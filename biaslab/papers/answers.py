@@ -156,8 +156,7 @@ class Answer:
         tests = tuple(self._group_test(row, alpha) for row in rows) if self.not_significant else ()
         counts = {name: f"{{{name}}}" for name in COUNTS} | {"rows": f"{len(rows):,}"}
         first_row = rows[0] | counts
-        if len({row.get("model") for row in rows}) > 1:
-            first_row["model"] = ""
+        first_row["model"] = ", ".join(dict.fromkeys(str(row["model"]) for row in rows if row.get("model")))
         smallest_p = [row[self.min_attainable_p] for row in rows if self.min_attainable_p and isfinite(row[self.p])]
         verdict: dict[str, Any] = {"alpha": alpha}
         if self.not_significant:

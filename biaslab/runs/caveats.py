@@ -68,14 +68,14 @@ def limits_of_run(
     if printed_list and has_measured_models:
         limits.append(
             "Some values are printed in a paper (rounded), or computed from such values and the number of images that "
-            f"the paper states. Sources (and models): {printed_list}. No image of these models was generated or judged "
-            "for this run."
+            f"the paper states. Sources (and models, as named there): {printed_list}. No image of "
+            "these models was generated or judged for this run."
         )
     elif printed_list:
         limits.append(
             "The inputs of this run are the rounded values that the papers print, with the number of images that "
-            f"they state. Sources (and models): {printed_list}. The number of images excluded by the inclusion "
-            "criteria is unknown, so fewer images than stated may have been judged."
+            f"they state. Sources (and models, as named there): {printed_list}. The number of images "
+            "excluded by the inclusion criteria is unknown, so fewer images than stated may have been judged."
         )
     return limits
 

@@ -243,7 +243,7 @@ def provenance(params: RunParams) -> dict:
 def describe(params: RunParams) -> str:
     """Return a description of a run and its source: the file's own text only for the source that it describes."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    summary = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    summary = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} in the folders {papers}."
     source, annotations = params.default("source"), params.values.get("annotations", "")
     if source not in (None, *names()):
         return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {summary}"

@@ -193,7 +193,7 @@ def test_committed_error_rates_meet_limits():
     displayed = rule.agreement("test")
     assert displayed.columns.tolist() == ["captions", "indicators", "precision", "recall"]
     assert len(displayed) == 6 * 4 + 3
-    cell = displayed.query("captions == 'with names and capitals' and found == \"persons' names\"").iloc[0]
+    cell = displayed.query("captions == 'with names and capitals' and indicators == \"persons' names\"").iloc[0]
     assert cell["precision"].endswith(f", n = {name.loc['precision', 'n']}") and "% (" in cell["recall"]
     assert displayed["precision"].eq("no captions").sum() == 4
     with pytest.raises(ParameterError, match="split is 'all'"):

@@ -172,10 +172,13 @@ def test_counted_answer_with_primary_row_has_estimate(answer):
     assert (result.estimate, result.ci_low, result.n, result.p) == (2.0, 1.0, 62, 0.001)
 
 
-def test_counted_answer_of_several_models_names_none(answer):
+def test_counted_answer_of_several_models_names_all(answer):
     counted = {"group_by": "definition", "value": "", "answer": "{up} of {rows}.", "not_significant": "None.", "p": "p"}
     result = answer(**counted).findings(ROWS)
-    assert [(one.supported_answer, one.model) for one in result] == [("3 of 4.", ""), ("1 of 1.", "up")]
+    assert [(one.supported_answer, one.model) for one in result] == [
+        ("3 of 4.", "up, down, none, noise"),
+        ("1 of 1.", "up"),
+    ]
 
 
 def test_counted_answer_without_attainable_p_is_inconclusive(answer):

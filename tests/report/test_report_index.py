@@ -151,11 +151,12 @@ def test_index_states_false_discovery_rate(soup, tmp_path):
         "of 5%."
     )
     assert text_shown.startswith(first)
-    untested = "Of the 31, 3 could not be tested, as stated there, and enter the adjustment "
-    assert untested + "with p = 1." in text_shown
+    untested = "Of the 31, 3 could not be tested (answer “Inconclusive” or “Not tested”) and enter the adjustment "
+    untested += "with p = 1; published values that do not suffice for a test are not among these findings."
+    assert untested in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
-    others = "Of 60 additional findings with a test, each at a level of 5% and not adjusted across the report, 25 are "
-    assert others + "significant." in text_shown
+    others = "Of 60 additional findings with a test, each tested at a level of 5% and not adjusted across the report, "
+    assert others + "25 are significant." in text_shown
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
 

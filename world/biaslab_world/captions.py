@@ -25,7 +25,7 @@ from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import outfit
-from biaslab_world.world import SKEWS, occupations, skew_knobs, truth_table
+from biaslab_world.world import SKEWS, occupations, skew_parameters, truth_table
 
 if TYPE_CHECKING:
     from biaslab_world.scene import Scene
@@ -245,7 +245,7 @@ def _write_short(w: _Writer, style: str) -> str:
 def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     """Return cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
     cells: dict[tuple, list[float]] = {}
-    for row in truth_table(skew_knobs(skew)).itertuples():
+    for row in truth_table(skew_parameters(skew)).itertuples():
         split = {"female": row.p * row.probability_female, "male": row.p * (1 - row.probability_female)}
         for gender, p in ({None: row.p} if row.style == "other_sense" else split).items():
             cells.setdefault((row.style, row.indicator, gender), []).append(p)
@@ -325,7 +325,7 @@ class Corpus:
     """Name of the corpus, domain of its images, whether captions are written when read, and corpus for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:
-        skew_knobs(skew)
+        skew_parameters(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
         self.parts = -(-rows // _PART_ROWS)
 
@@ -338,8 +338,8 @@ class Corpus:
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that depend on the settings and on the code that writes captions."""
-        knobs = skew_knobs(self.skew)
-        settings = repr(("mini", self.rows, self.seed, self.skew, knobs, code_digest.digest(Corpus)))
+        parameters = skew_parameters(self.skew)
+        settings = repr(("mini", self.rows, self.seed, self.skew, parameters, code_digest.digest(Corpus)))
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     @property

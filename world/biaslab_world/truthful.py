@@ -123,17 +123,19 @@ def renders(
 
 def _caption_row(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float]:
     """Return a prompt as a row of the corpus, and its P(female), which is NaN without a person."""
-    knobs, caption = world.skew_knobs(corpus.skew), prompt.get("caption_id")
+    parameters, caption = world.skew_parameters(corpus.skew), prompt.get("caption_id")
     if isinstance(caption, str) and caption:
         row = corpus.row(corpus.index(caption))
         if row.gender is None:
             return row, math.nan
         if row.occupation is None:
             return row, {"female": 1.0, "male": 0.0}.get(row.indicator, _EITHER)
-        return row, world.probability_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
+        return row, world.probability_female(
+            row.occupation, style=row.style, indicator=row.indicator, parameters=parameters
+        )
     occupation, text = prompt["occupation"], prompt.get("text", "")
     facts = {"expression": "smiling"} if "smiling" in text else {}
-    p = world.p_female_for_prompt(occupation, knobs)
+    p = world.p_female_for_prompt(occupation, parameters)
     if "at work" in text:
         facts["place"] = outfit(occupation).place
     return captions.Row(text, occupation, "prompt_like", "none", "female", 0, facts), p

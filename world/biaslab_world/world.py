@@ -1,17 +1,17 @@
-"""The gender regularities of the synthetic world: knobs, and the exact ground truth that follows from them.
+"""The gender regularities of the synthetic world: parameters, and the exact ground truth that follows from them.
 
 For an occupation with published share of women t (``paradox_table_6``, training column), write L for its log-odds
 ln(t / (1 - t)) and s(z) for 1 / (1 + exp(-z)).
 
-1. A share r of the captions that show a person is prompt-like (``Knobs.prompt_like``).
-2. Among these P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``. Among all others it is
-   v = (t - r u) / (1 - r), so that the total is t; if v is outside (0, 1), the knobs are contradictory.
+1. A share r of the captions that show a person is prompt-like (``Parameters.prompt_like``).
+2. Among these P(female) is u = s((1 + k) L), with k = ``Parameters.prompt_skew``. Among all others it is
+   v = (t - r u) / (1 - r), so that the total is t; if v is outside (0, 1), the parameters are contradictory.
 3. Given style and gender, the caption names the gender with probability s(a - n L / 2) for a woman and
-   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's level
-   (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A share
-   ``Knobs.both`` of these captions contains words of both genders.
+   s(a + n L / 2) for a man: n = ``Parameters.naming`` favours the under-represented gender, and a is the style's level
+   (``Parameters.indicators`` or ``Parameters.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A share
+   ``Parameters.both`` of these captions contains words of both genders.
 
-A share ``Knobs.other_sense`` of the captions with the occupation's word shows no person. The defaults follow the
+A share ``Parameters.other_sense`` of the captions with the occupation's word shows no person. The defaults follow the
 paradox paper's section 5.1 (59.5% of captions with an indicator) and Table 3 (SD 1.4). There, the distance from 50%
 exceeds that of all captions by 3.9 points without indicators, by 5.8 for the nearest captions and by 8.2 for both.
 """
@@ -41,7 +41,7 @@ STYLES = ("stock", "named", "product", "news", "place", "prompt_like", "other_se
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Parameters:
     """Dependence of the synthetic world's captions on gender; shares are 0–1."""
 
     naming: float = 0.6  # odds of an indicator for a woman over those for a man: (men / women) ** naming
@@ -60,24 +60,24 @@ class Knobs:
                 raise ParameterError(f"{name} is {value!r}; it must be a number from 0 to {maximum}.")
 
     @classmethod
-    def off(cls) -> Knobs:
-        """Return knobs of a world without the paradox: gender does not depend on style or indicators."""
+    def off(cls) -> Parameters:
+        """Return parameters of a world without the paradox: gender does not depend on style or indicators."""
         return cls(naming=0.0, prompt_skew=0.0, other_sense=0.0)
 
 
-# Knobs by name: all causes, no cause, and each cause alone.
-SKEWS: Mapping[str, Knobs] = MappingProxyType(
+# Parameters by name: all causes, no cause, and each cause alone.
+SKEWS: Mapping[str, Parameters] = MappingProxyType(
     {
-        "default": Knobs(),
-        "off": Knobs.off(),
-        "naming": replace(Knobs.off(), naming=Knobs.naming),
-        "prompts": replace(Knobs.off(), prompt_skew=Knobs.prompt_skew),
+        "default": Parameters(),
+        "off": Parameters.off(),
+        "naming": replace(Parameters.off(), naming=Parameters.naming),
+        "prompts": replace(Parameters.off(), prompt_skew=Parameters.prompt_skew),
     }
 )
 
 
-def skew_knobs(skew: str) -> Knobs:
-    """Return the knobs with name ``skew``. Raises UnknownNameError (``SKEWS`` has no such name)."""
+def skew_parameters(skew: str) -> Parameters:
+    """Return the parameters with name ``skew``. Raises UnknownNameError (``SKEWS`` has no such name)."""
     if skew not in SKEWS:
         raise unknown_name("skew", skew, SKEWS)
     return SKEWS[skew]
@@ -95,13 +95,13 @@ def occupations() -> tuple[str, ...]:
     return tuple(training_shares())
 
 
-def style_shares(knobs: Knobs) -> dict[str, float]:
+def style_shares(parameters: Parameters) -> dict[str, float]:
     """Return each style's share among all captions with an occupation's word; they sum to 1."""
-    person, ordinary = 1 - knobs.other_sense, 1 - knobs.prompt_like
-    shares = {s: person * ordinary * (1 - knobs.names) * share for s, (share, _) in _ORDINARY.items()}
-    shares["named"] = person * ordinary * knobs.names
-    shares["prompt_like"] = person * knobs.prompt_like
-    shares["other_sense"] = knobs.other_sense
+    person, ordinary = 1 - parameters.other_sense, 1 - parameters.prompt_like
+    shares = {s: person * ordinary * (1 - parameters.names) * share for s, (share, _) in _ORDINARY.items()}
+    shares["named"] = person * ordinary * parameters.names
+    shares["prompt_like"] = person * parameters.prompt_like
+    shares["other_sense"] = parameters.other_sense
     return {style: shares[style] for style in STYLES}
 
 
@@ -114,17 +114,17 @@ def _logit(p: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
+def _cells(parameters: Parameters) -> tuple[tuple[str, str, str, float, float], ...]:
     """Rows (occupation, style, indicator, p, probability_female) of ``truth_table``."""
-    rows, shares, nan = [], style_shares(knobs), math.nan
+    rows, shares, nan = [], style_shares(parameters), math.nan
     for occupation, percent in training_shares().items():
-        t, r = percent / 100, knobs.prompt_like
+        t, r = percent / 100, parameters.prompt_like
         log_odds = _logit(t)
-        prompts = _sigmoid((1 + knobs.prompt_skew) * log_odds)
+        prompts = _sigmoid((1 + parameters.prompt_skew) * log_odds)
         ordinary = (t - r * prompts) / (1 - r)
         if not 0 < ordinary < 1:
             raise ParameterError(
-                f"prompt_like={r!r} and prompt_skew={knobs.prompt_skew!r} cannot be combined: {occupation!r} with "
+                f"prompt_like={r!r} and prompt_skew={parameters.prompt_skew!r} cannot be combined: {occupation!r} with "
                 f"{percent}% women would need {100 * ordinary:.1f}% in its other captions. Decrease one of the values."
             )
         for style, share in shares.items():
@@ -132,60 +132,60 @@ def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
                 rows.append((occupation, style, "none", share, nan))
                 continue
             if style == "prompt_like":
-                female, level = prompts, _logit(knobs.prompt_indicators)
+                female, level = prompts, _logit(parameters.prompt_indicators)
             else:
                 shift = _NAMED_SHIFT if style == "named" else _ORDINARY[style][1]
-                female, level = ordinary, _logit(knobs.indicators) + shift
-            named_f = _sigmoid(level - knobs.naming * log_odds / 2)
-            named_m = _sigmoid(level + knobs.naming * log_odds / 2)
+                female, level = ordinary, _logit(parameters.indicators) + shift
+            named_f = _sigmoid(level - parameters.naming * log_odds / 2)
+            named_m = _sigmoid(level + parameters.naming * log_odds / 2)
             indicated_f, indicated_m = female * named_f, (1 - female) * named_m
             plain_f, plain_m = female * (1 - named_f), (1 - female) * (1 - named_m)
-            indicated, plain, single = indicated_f + indicated_m, plain_f + plain_m, 1 - knobs.both
+            indicated, plain, single = indicated_f + indicated_m, plain_f + plain_m, 1 - parameters.both
             rows += [
                 (occupation, style, "none", share * plain, plain_f / plain),
                 (occupation, style, "female", share * indicated_f * single, 1.0),
                 (occupation, style, "male", share * indicated_m * single, 0.0),
-                (occupation, style, "both", share * indicated * knobs.both, indicated_f / indicated),
+                (occupation, style, "both", share * indicated * parameters.both, indicated_f / indicated),
             ]
     return tuple(rows)
 
 
-def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
+def truth_table(parameters: Parameters | None = None) -> pd.DataFrame:
     """Return the exact ground truth, one row per occupation, style and indicator.
 
     Columns are ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among captions with
     the occupation's word, summing to 1 per occupation) and ``probability_female`` (probability, 0–1, that the image
-    shows a woman; NaN for ``other_sense``, which shows no person). Raises ParameterError (the knobs contradict each
-    other).
+    shows a woman; NaN for ``other_sense``, which shows no person). Raises ParameterError (the parameters contradict
+    each other).
     """
     columns = ["occupation", "style", "indicator", "p", "probability_female"]
-    return pd.DataFrame(list(_cells(knobs or Knobs())), columns=columns)
+    return pd.DataFrame(list(_cells(parameters or Parameters())), columns=columns)
 
 
 def probability_female(
-    occupation: str, *, style: str | None = None, indicator: str | None = None, knobs: Knobs | None = None
+    occupation: str, *, style: str | None = None, indicator: str | None = None, parameters: Parameters | None = None
 ) -> float:
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
-    ``None`` averages over all styles or indicators; ``knobs`` defaults to ``Knobs()``. Raises UnknownNameError (the
-    paradox paper has no such occupation).
+    ``None`` averages over all styles or indicators; ``parameters`` defaults to ``Parameters()``. Raises
+    UnknownNameError (the paradox paper has no such occupation).
     """
     if occupation not in training_shares():
         raise unknown_name("occupation in the paradox paper", occupation, training_shares())
     total = women = 0.0
-    for name, row_style, row_indicator, p, female in _cells(knobs or Knobs()):
+    for name, row_style, row_indicator, p, female in _cells(parameters or Parameters()):
         is_selected = name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
         if is_selected and not math.isnan(female):
             total, women = total + p, women + p * female
     return women / total
 
 
-def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:
+def p_female_for_prompt(occupation: str, parameters: Parameters | None = None) -> float:
     """Return P(female), 0–1, for a prompt such as "a photo of the face of a nurse".
 
     This is the share among prompt-like captions without an indicator. Raises like ``probability_female``.
     """
-    return probability_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
+    return probability_female(occupation, style="prompt_like", indicator="none", parameters=parameters)
 
 
 def pick(table: Mapping[str, float], u: float) -> str:

@@ -190,8 +190,8 @@ def test_scene_of_foreign_caption_is_refused():
         c.Corpus(skew="of")
 
 
-def test_knobs_off_gender_is_independent_of_style():
-    # The default knobs' 5.9 points would be seven standard errors of the 2,400 prompt-like rows among so many.
+def test_gender_without_planted_causes_is_independent_of_style():
+    # The default parameters' 5.9 points would be seven standard errors of the 2,400 prompt-like rows among so many.
     unbiased_corpus = c.Corpus(rows=ROWS // 2, seed=11, skew="off")
     rows = pd.concat(list(unbiased_corpus.batches()), ignore_index=True)
     assert not (rows["truth_style"] == "other_sense").any()

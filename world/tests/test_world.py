@@ -12,15 +12,15 @@ from biaslab.errors import ParameterError, UnknownNameError
 from biaslab_world.world import (
     INDICATORS,
     SKEWS,
-    Knobs,
+    Parameters,
     p_female_for_prompt,
     probability_female,
-    skew_knobs,
+    skew_parameters,
     style_shares,
     truth_table,
 )
 
-ODD = Knobs(
+ODD = Parameters(
     naming=2.5, prompt_skew=1.7, prompt_like=0.3, indicators=0.2, prompt_indicators=0.8, names=0.5, both=0.3,
     other_sense=0.25,
 )  # fmt: skip
@@ -45,9 +45,9 @@ def distance_difference(rows: pd.DataFrame, printed: pd.Series) -> float:
     return float(((share(rows) - 50).abs() - (printed - 50).abs()).mean())
 
 
-@pytest.mark.parametrize("knobs", WORLDS)
-def test_truth_table_shares_equal_published_values(knobs, printed):
-    table = truth_table(knobs)
+@pytest.mark.parametrize("parameters", WORLDS)
+def test_truth_table_shares_equal_published_values(parameters, printed):
+    table = truth_table(parameters)
     # 6 styles that show a person times 4 indicators, and other senses, which name no gender.
     assert len(table) == 62 * (6 * 4 + 1) and (table["p"] >= 0).all()
     np.testing.assert_allclose(table.groupby("occupation")["p"].sum(), 1, atol=1e-12)
@@ -62,21 +62,27 @@ def test_truth_table_shares_equal_published_values(knobs, printed):
 
 
 def test_probability_female_matches_hand_values():
-    # Mechanic: t = 0.176, odds 0.176 / 0.824 = 0.2135922. One knob at a time, levels at one half.
-    knobs = Knobs(naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0)
+    # Mechanic: t = 0.176, odds 0.176 / 0.824 = 0.2135922. One parameter at a time, levels at one half.
+    parameters = Parameters(
+        naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0
+    )
     odds = 0.176 / 0.824
     # Prompt-like odds are odds ** 2 = 0.0456216, so the share is 0.0436311; the rest has 2 t - 0.0436311.
     prompts = odds**2 / (1 + odds**2)
-    assert probability_female("mechanic", style="prompt_like", knobs=knobs) == pytest.approx(prompts, rel=1e-12)
-    assert probability_female("mechanic", style="stock", knobs=knobs) == pytest.approx(2 * 0.176 - prompts, rel=1e-12)
+    assert probability_female("mechanic", style="prompt_like", parameters=parameters) == pytest.approx(
+        prompts, rel=1e-12
+    )
+    assert probability_female("mechanic", style="stock", parameters=parameters) == pytest.approx(
+        2 * 0.176 - prompts, rel=1e-12
+    )
     # Odds of being named are odds ** -0.5 for women and odds ** 0.5 for men, so "not named" has the
     # probabilities odds ** 0.5 / (1 + odds ** 0.5) and 1 / (1 + odds ** 0.5): ratio odds ** 0.5.
     expected = odds**2 * odds**0.5
-    assert p_female_for_prompt("mechanic", knobs) == pytest.approx(expected / (1 + expected), rel=1e-12)
+    assert p_female_for_prompt("mechanic", parameters) == pytest.approx(expected / (1 + expected), rel=1e-12)
 
 
-def test_default_knobs_match_published_values(printed):
-    table = truth_table(Knobs())
+def test_default_parameters_match_published_values(printed):
+    table = truth_table(Parameters())
     people = table[table["probability_female"].notna()]
     silent = people["indicator"] == "none"
     prompts = people["style"] == "prompt_like"
@@ -95,7 +101,7 @@ def test_default_knobs_match_published_values(printed):
         )
 
 
-def test_single_knob_changes_only_its_captions(printed):
+def test_single_parameter_changes_only_its_captions(printed):
     naming, prompts = truth_table(SKEWS["naming"]), truth_table(SKEWS["prompts"])
     assert distance_difference(naming[naming["indicator"] == "none"], printed) > 3
     assert distance_difference(prompts[prompts["style"] == "prompt_like"], printed) > 3
@@ -113,34 +119,34 @@ def test_probability_female_equals_table_average():
         rows = rows[(rows["style"] == style) | (style is None)]
         rows = rows[(rows["indicator"] == indicator) | (indicator is None)]
         expected = np.average(rows["probability_female"], weights=rows["p"])
-        assert probability_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(
+        assert probability_female("tutor", style=style, indicator=indicator, parameters=ODD) == pytest.approx(
             expected, rel=1e-12
         )
 
 
-def test_truth_table_contradictory_knobs_are_refused():
+def test_truth_table_contradictory_parameters_are_refused():
     # Firefighter has 14.6%; with 90% prompt-like captions of strong bias the rest would need more than all:
     # dietitian, 95.2%, would be the first the other way. Whichever comes first is named.
     with pytest.raises(ParameterError, match=r"prompt_like=0\.9 and prompt_skew=5 cannot be combined"):
-        truth_table(Knobs(prompt_like=0.9, prompt_skew=5))
+        truth_table(Parameters(prompt_like=0.9, prompt_skew=5))
 
 
 def test_world_invalid_input_is_named():
     for field, value in (("naming", 6), ("names", -0.1), ("both", math.nan)):
         with pytest.raises(ParameterError, match=field):
-            Knobs(**{field: value})
+            Parameters(**{field: value})
     with pytest.raises(UnknownNameError, match="'nurse'"):
         probability_female("nurs")
     with pytest.raises(UnknownNameError, match="default"):
-        skew_knobs("defaults")
+        skew_parameters("defaults")
 
 
 def test_silent_and_prompt_like_captions_are_more_extreme(printed):
-    table = truth_table(Knobs())
+    table = truth_table(Parameters())
     silent = share(table[table["indicator"] == "none"])
     prompts = share(table[table["style"] == "prompt_like"])
     for shares in (silent, prompts):
         assert (np.sign(shares - 50) == np.sign(printed - 50)).all()
         assert ((shares - 50).abs() > (printed - 50).abs()).all()
     # Less than half are prompt-like: rarer than the rest.
-    assert style_shares(Knobs())["prompt_like"] < 0.15
+    assert style_shares(Parameters())["prompt_like"] < 0.15

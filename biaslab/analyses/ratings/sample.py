@@ -156,9 +156,9 @@ def collect(
         return CollectedAnnotations(pd.DataFrame(columns=list(annotated.COLUMNS)), "annotations", note)
     simulation = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of "
-        f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g}% the other gender, "
-        f"{100 * unsure:g}% unsure). They illustrate the tables and are no evidence about human annotators."
+        f"SIMULATED annotations, not by people: {simulated} simulated annotators label {n_with_truth} of "
+        f"{len(sampled)} images according to their ground truth, with independent errors ({100 * error:g}% the other "
+        f"gender, {100 * unsure:g}% unsure). They illustrate the tables and are no evidence about human annotators."
     )
     return CollectedAnnotations(simulation, "simulated", note)
 

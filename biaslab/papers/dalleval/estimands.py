@@ -179,7 +179,7 @@ ESTIMANDS = (
         "dalleval_attribute_prompt_difference",
         attribute_mean_units,
         limits=("by_profession_corrected_ci_low",),
-        measure="Attributes: mean absolute difference by profession",
+        measure="Attributes, woman − man: mean absolute difference by profession",
         unit="points",
         words={"comparison": {"woman - man": ""}},
         columns={

@@ -117,7 +117,7 @@ def detector_counts() -> pd.DataFrame:
     """Return the nouns that people and the detector find (section 7.3)."""
     text = reference.load("triplets_text")
     counts = {
-        "n_images": _load_stated("rated_images"),
+        "n_images": _load_stated("annotated_images"),
         "n_nouns": _load_stated("nouns"),
         "n_nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
         "n_nouns_detector_only": _load_stated("nouns_model_only"),

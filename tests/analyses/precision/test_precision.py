@@ -155,7 +155,7 @@ def test_estimates_combine_judge_and_annotations(own_people):
     assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "is_more_precise"] == 1
     (card,) = precision.answers.combined.findings(table)
     assert card.question == "What is the share perceived as female of m, estimated from annotations and judge combined?"
-    assert f"As precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in card.card_text
+    assert f"as precise as one from {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in card.card_text
     # The estimates of a single group by hand, without weights.
     one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]
@@ -301,7 +301,7 @@ def test_annotations_option_is_checked_before_run(tmp_path, root, capsys):
     arguments += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
         ("triplets", r"judging\.annotations has no effect here"),
-        ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
+        ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0', but others, such as 'a'"),
     ):
         assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *arguments]) == 2
         assert re.search(said, capsys.readouterr().err)

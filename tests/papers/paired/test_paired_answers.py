@@ -103,7 +103,7 @@ def test_power_lean_answer_is_not_testable(printed):
 
 def test_mitigation_answer_of_printed_values_is_not_tested(printed):
     result = paired.answers.mitigation.findings(printed["mitigation"])
-    expected = {"Not tested: the paper prints no mitigated scores per occupation or role."}
+    expected = {"Not tested: the paper prints no scores with mitigation per occupation or role."}
     assert {one.supported_answer for one in result} == expected
     # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
     (faircritic,) = (one for one in result if "FairCritic" in one.question and "occupations" in one.question)

@@ -310,7 +310,7 @@ def test_amplification_of_few_captions_has_reason():
     whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
     few = table.loc[(approaches[1], "paper")]
-    assert few["reason"] == "Each share rests on 3 images; with fewer than 6, an interval would be too narrow."
+    assert few["reason"] == "Each share is based on 3 images; with fewer than 6, an interval would be too narrow."
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "paper"), "reason"] == ""
     findings = paradox.answers.captions_as_prompts.findings(whole)
     # By the paper's definition and the signed change, of the approach with enough images.
@@ -479,6 +479,8 @@ def test_direction_flips_p_matches_scipy():
     assert table["p_direction_flips"].to_dict() == pytest.approx(
         dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]}
     )
+    # No image of one prompt, and all 20 of the other.
+    assert table["min_attainable_p"].tolist() == pytest.approx([2 * 0.5**20] * 4)
 
 
 def test_prompt_variation_needs_two_prompts():
@@ -495,3 +497,5 @@ def test_prompt_variation_skips_prompt_without_images():
     # Two shares around 50% of 4 images each: half of 0.5 * 0.5 / 4.
     assert row["sd_noise"] == pytest.approx(100 * (0.5 * 0.0625) ** 0.5)
     assert (row["sd_prompts"], row["n"]) == (25, 8)
+    # Two prompts of 4 images each; the third has none.
+    assert row["min_attainable_p"] == pytest.approx(2 * 0.5**4)

@@ -35,8 +35,8 @@ def test_baseline_answer_combines_both_definitions():
     (result,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers states the significance of each.
     text = (
-        "Bias-corrected, by the paper's definition: 12.0 points (9.00 to 15.0; n = 40; significant); "
-        "signed change: 1.00 points (-3.00 to 5.00; n = 40; not significant)."
+        "Bias-corrected, by the paper's definition: 12.0 points (9.00 to 15.0; n = 40 occupations; significant); "
+        "signed change: 1.00 points (-3.00 to 5.00; n = 40 occupations; not significant)."
     )
     assert result.supported_answer == text and result.is_significant
     # Holm over both: twice the smaller p.

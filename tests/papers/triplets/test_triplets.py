@@ -208,12 +208,13 @@ def test_measured_answer_counts_adjusted_gaps():
         [similarity(np.full(20, 0.5), group_values, metric=metric) for metric, group_values in values.items()]
     )
     rows = rows.reset_index(drop=True)
-    gap = triplets.disparity_gap(rows)
+    gap = triplets.disparity_gap(rows).assign(stand_ins="A note.")
     p = [2 * scipy_stats.t.sf(mean, 19) for mean in means.values()]
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
     (counted_finding,) = answers.measured.findings(gap)
+    assert counted_finding.card_text == "A note."
     assert numbers(counted_finding.supported_answer) == [1, 3, 0, 2] and counted_finding.p == pytest.approx(3 * p[2])
     # At a level below every p nothing is significant.
     (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
@@ -226,7 +227,9 @@ def test_measured_answer_counts_adjusted_gaps():
 
 @pytest.mark.parametrize("n", [4, 5])
 def test_measured_answer_of_few_triplets_is_inconclusive(n):
-    (counted_finding,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")))
+    (counted_finding,) = answers.measured.findings(
+        triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")).assign(stand_ins="")
+    )
     assert (counted_finding.n, counted_finding.n_unit) == (n, "triplets") and counted_finding.is_significant == (n > 4)
     assert (
         counted_finding.supported_answer == "Inconclusive (at most 4 triplets)." if n < 5 else counted_finding.p < 0.001
@@ -363,11 +366,11 @@ def test_chi_square_holm_changes_printed_results(printed):
     # p = 0.002 follows 141 smaller ones: 0.002 x 159 = 0.318.
     result = cell(lost, model="SD v2.0", dataset="GCC", dependency_group="implicitly_independent")
     assert (len(lost), result["pair"], result["p_holm"]) == (1, "neutral-masculine", pytest.approx(0.318))
-    # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of no single model.
+    # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of all three models.
     kinds = printed.group_tests["dependency_group"].str.partition("ly_")[0]
     result = answers.groups.findings(printed.group_tests.assign(kind=kinds))
     assert [numbers(f.supported_answer) for f in result] == [[22, 120], [119, 120]] and {f.model for f in result} == {
-        ""
+        "SD v1.4, SD v2.0, SD v2.1"
     }
 
 
@@ -489,15 +492,15 @@ def test_gap_summary_separates_measured_and_printed(printed):
     # The pooled results of the printed models do not depend on the measured one.
     both = triplets.select_pooled(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
-    (counted_finding,) = answers.measured.findings(gap)
+    (counted_finding,) = answers.measured.findings(gap.assign(stand_ins=""))
     assert (
         counted_finding.model == "mini"
         and numbers(counted_finding.supported_answer) == [2, 2, 0, 0]
         and counted_finding.details[0].startswith("Planted")
     )
-    (turned,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(-0.05)))
+    (turned,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(-0.05)).assign(stand_ins=""))
     assert numbers(turned.supported_answer) == [0, 2, 2, 0]
-    (open_,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.0)))
+    (open_,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.0)).assign(stand_ins=""))
     assert not open_.is_significant
 
 

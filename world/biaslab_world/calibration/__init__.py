@@ -8,7 +8,7 @@
 from pathlib import Path
 
 from biaslab.papers.answers import load_answers
-from biaslab_world.calibration import figures, knobs
+from biaslab_world.calibration import figures, parameters
 from biaslab_world.calibration.analysis import (
     amplification,
     amplification_questions,

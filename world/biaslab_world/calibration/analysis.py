@@ -262,8 +262,9 @@ def _amplification_rows(
 def amplification_questions(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     """Return the rows of ``calibration_amplification`` about amplification without a model and added by ``model``.
 
-    They use the paper's definition and the mean over prompts. For ``model``, and with knobs off, the value is the
-    excess over the amplification that true shares imply. The column ``asked`` holds the question that a row answers.
+    They use the paper's definition and the mean over prompts. For ``model``, and without planted causes, the value
+    is the excess over the amplification that true shares imply. The column ``asked`` holds the question that a
+    row answers.
     """
     rows = table[(table["definition"] == "paper") & (table["prompt"] == "mean")]
     rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]

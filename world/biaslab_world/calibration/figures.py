@@ -48,7 +48,7 @@ _IMAGE_SIZE = 128
 def shares(table: pd.DataFrame) -> Figure:
     """Draw measured shares against true ones, one panel per kind of images (``calibration_shares``)."""
     heads = np.where(table["source"] == "generated", "world, no model", table["approach"].map(NAMES))
-    heads = heads + np.where(table["skew"] == "off", " (knobs off)", "")
+    heads = heads + np.where(table["skew"] == "off", " (no planted cause)", "")
     is_covered = table["percent_true"].between(table["ci_low"], table["ci_high"])
 
     def draw_uncorrected(ax: Axes, rows: pd.DataFrame) -> None:
@@ -81,9 +81,9 @@ def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str
     rows = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
     generators = rows["generator"] + ", guidance " + rows["guidance_scale"].map("{:g}".format)
     generators = generators.where(rows["generator"] != "world", _NO_MODEL)
-    knobs = np.where(rows["skew"] == "off", "\n(all knobs off)", "")
+    causes = np.where(rows["skew"] == "off", "\n(no planted cause)", "")
     return forms.estimates(
-        rows.assign(made=generators, row=rows["approach"].map(NAMES) + knobs),
+        rows.assign(made=generators, row=rows["approach"].map(NAMES) + causes),
         "amplification_corrected",
         row="row",
         color="made",
@@ -173,7 +173,7 @@ def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
 
 
 def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
-    """Draw captions with their images and ground truth; ``chosen`` is the result of ``knobs.examples``."""
+    """Draw captions with their images and ground truth; ``chosen`` is the result of ``parameters.examples``."""
     images = corpus.read(chosen["caption_id"], _IMAGE_SIZE)
     below = []
     for row in chosen.itertuples():

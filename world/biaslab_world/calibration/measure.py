@@ -20,7 +20,7 @@ from biaslab.errors import MissingInputError
 from biaslab.hub.image_sources import Subset
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab_world import truthful, world
-from biaslab_world.calibration.knobs import true_shares
+from biaslab_world.calibration.parameters import true_shares
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache
@@ -139,9 +139,9 @@ class Calibration:
         generators += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
         generators += [(WORLD, "", "off", self.off)] if skew != "off" else []
         frames = []
-        for generator, scale, knobs, pipeline in generators:
+        for generator, scale, version, pipeline in generators:
             rows = pipeline.judgements("generated").filter(_COLUMNS)
-            frames.append(rows.assign(generator=generator, guidance_scale=scale, skew=knobs))
+            frames.append(rows.assign(generator=generator, guidance_scale=scale, skew=version))
         return pd.concat(frames, ignore_index=True)
 
     @cached_property
@@ -158,9 +158,9 @@ class Calibration:
             # Without the paradox, every kind of captions has the occupation's share.
             sides += [(source, "off", a, self._exact("naive", "off")) for source, a in _OFF]
         frames = []
-        for source, knobs, approach, wide in sides:
+        for source, version, approach, wide in sides:
             long = wide.rename_axis(index="occupation", columns="prompt").stack(future_stack=True)
-            identity = {"source": source, "skew": knobs, "approach": approach}
+            identity = {"source": source, "skew": version, "approach": approach}
             frames.append(long.rename("percent_true").reset_index().assign(**identity))
         return pd.concat(frames, ignore_index=True)
 
@@ -191,7 +191,7 @@ class Calibration:
         if approach in _TRUE_KINDS:
             return self._exact(approach, skew)
         keys = ["occupation", "style", "indicator"]
-        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["probability_female"].rename("p_true")
+        cells = world.truth_table(world.skew_parameters(skew)).set_index(keys)["probability_female"].rename("p_true")
         rows = self._training(approach).join(cells, on=[f"truth_{key}" for key in keys])
         mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
         return 100 * mean.reindex(index=list(self.occupations))

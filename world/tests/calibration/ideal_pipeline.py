@@ -141,7 +141,7 @@ class IdealPipeline:
         rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
         scenes, rows = {}, []
         for row in prompts.itertuples():
-            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.synthetic_bias))
+            p = world.p_female_for_prompt(row.occupation, world.skew_parameters(self.settings.captions.synthetic_bias))
             p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
             for i in range(row.n_images):
                 gender = "female" if rng.random() < p else "male"

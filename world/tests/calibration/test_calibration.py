@@ -14,7 +14,7 @@ from biaslab.judges.zero_shot import ClipJudge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.schema import tables
 from biaslab_world import calibration, world
-from biaslab_world.calibration import analysis, knobs
+from biaslab_world.calibration import analysis, parameters
 from biaslab_world.calibration.analysis import COUNTED
 
 SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
@@ -185,8 +185,8 @@ def test_coverage_counts_match_hand_values():
     # The third has no intervals and no finding.
     sampled, uncorrected = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
     assert sampled.supported_answer.startswith(
-        "8 of 8 do, not significantly fewer"
-    ) and uncorrected.supported_answer.startswith("4 of 8 do; significantly fewer")
+        "8 of 8 do; this is not significantly fewer"
+    ) and uncorrected.supported_answer.startswith("4 of 8 do; this is significantly fewer")
     assert (uncorrected.p, uncorrected.alpha, uncorrected.n, sampled.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -421,7 +421,7 @@ def test_calibration_works_with_real_pipeline(tmp_path, monkeypatch):
     c = calibration.Calibration(pipeline)
     shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
     shares = shares.set_index(["source", "skew", "approach", "occupation"])
-    # Every image is judged female, whatever was drawn: 4 prompts of 5 images, and of 3 with the knobs off.
+    # Every image is judged female, whatever was drawn: 4 prompts of 5 images, and of 3 without planted causes.
     assert (shares["percent_female"] == 100).all()
     assert shares.loc[("generated", "default", "matched", "nurse"), "n"] == 20
     assert shares.loc[("generated", "off", "matched", "nurse"), "n"] == 12
@@ -467,9 +467,9 @@ def test_amplification_with_bias_off_is_listed_once(tmp_path):
     assert len(calibration.amplification_questions(table, model="mini")) == 4
 
 
-def test_knob_and_conditional_tables_match_world():
-    assert set(knobs.knobs()["knob"]) == set(world.Knobs.__dataclass_fields__)
-    gain = knobs.conditional().set_index(["skew", "captions"])
+def test_parameter_and_conditional_tables_match_world():
+    assert set(parameters.values()["parameter"]) == set(world.Parameters.__dataclass_fields__)
+    gain = parameters.conditional().set_index(["skew", "captions"])
     conditional_shares = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
     assert gain.loc[("default", "prompt-like"), "distance"] == pytest.approx(

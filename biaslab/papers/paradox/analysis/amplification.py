@@ -407,6 +407,8 @@ def _judged_variation(group: Group, confidence: float) -> pd.DataFrame:
     below, above = (scipy.stats.binom.cdf(count, total, 0.5) for count in (female, total - female))
     # Both tests must be significant, so the larger p counts.
     p_flips = np.minimum(1, k * np.maximum(below.min(axis=1), above.min(axis=1)))
+    # One prompt must have no image perceived as female, and another one only such images.
+    second_largest = np.sort(total, axis=1)[:, -2]
     return pd.DataFrame(
         {
             "model": group.model,
@@ -420,6 +422,7 @@ def _judged_variation(group: Group, confidence: float) -> pd.DataFrame:
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
             "p_direction_flips": stats.adjust(p_flips, "holm"),
+            "min_attainable_p": np.minimum(1, k * 0.5**second_largest),
             "n": np.nansum(n, axis=1),
             "reason": ["" if t.valid else "An expected count of the chi-square test is below 5." for t in tests],
         }

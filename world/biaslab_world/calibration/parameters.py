@@ -1,4 +1,4 @@
-"""The synthetic world itself: exact consequences of its knobs, and examples of its captions."""
+"""The synthetic world itself: exact consequences of its parameters, and examples of its captions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ KINDS = {
 def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") -> np.ndarray:
     """Return the exact % female of a kind of captions (a key of ``KINDS``), one number per occupation."""
     style, indicator = KINDS[kind]
-    condition = {"style": style, "indicator": indicator, "knobs": world.skew_knobs(skew)}
+    condition = {"style": style, "indicator": indicator, "parameters": world.skew_parameters(skew)}
     return np.array([100 * world.probability_female(o, **condition) for o in occupations])
 
 
-_KNOBS = {
+_PARAMETERS = {
     "naming": (
         "Captions name the under-represented gender more often: the odds of an indicator for a woman, divided by those "
         "for a man, are (men / women) raised to this power.",
@@ -65,11 +65,11 @@ _KNOBS = {
 }
 
 
-def knobs() -> pd.DataFrame:
-    """Return the world's knobs with their values and effects: ``world_knobs``."""
-    default, off = world.Knobs(), world.Knobs.off()
-    rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _KNOBS.items()]
-    return tables.make_table(rows, "world_knobs")
+def values() -> pd.DataFrame:
+    """Return the world's parameters with their values and effects: ``world_parameters``."""
+    default, off = world.Parameters(), world.Parameters.off()
+    rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _PARAMETERS.items()]
+    return tables.make_table(rows, "world_parameters")
 
 
 def conditional() -> pd.DataFrame:
