@@ -208,7 +208,7 @@ def test_measured_answer_counts_adjusted_gaps():
         [similarity(np.full(20, 0.5), group_values, metric=metric) for metric, group_values in values.items()]
     )
     rows = rows.reset_index(drop=True)
-    gap = triplets.disparity_gap(rows).assign(stand_ins="A note.")
+    gap = triplets.disparity_gap(rows).assign(note="A note.")
     p = [2 * scipy_stats.t.sf(mean, 19) for mean in means.values()]
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
@@ -228,7 +228,7 @@ def test_measured_answer_counts_adjusted_gaps():
 @pytest.mark.parametrize("n", [4, 5])
 def test_measured_answer_of_few_triplets_is_inconclusive(n):
     (counted_finding,) = answers.measured.findings(
-        triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")).assign(stand_ins="")
+        triplets.disparity_gap(measured_similarity(0.05, n=n, model="M")).assign(note="")
     )
     assert (counted_finding.n, counted_finding.n_unit) == (n, "triplets") and counted_finding.is_significant == (n > 4)
     assert (
@@ -492,15 +492,15 @@ def test_gap_summary_separates_measured_and_printed(printed):
     # The pooled results of the printed models do not depend on the measured one.
     both = triplets.select_pooled(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
-    (counted_finding,) = answers.measured.findings(gap.assign(stand_ins=""))
+    (counted_finding,) = answers.measured.findings(gap.assign(note=""))
     assert (
         counted_finding.model == "mini"
         and numbers(counted_finding.supported_answer) == [2, 2, 0, 0]
         and counted_finding.details[0].startswith("Planted")
     )
-    (turned,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(-0.05)).assign(stand_ins=""))
+    (turned,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(-0.05)).assign(note=""))
     assert numbers(turned.supported_answer) == [0, 2, 2, 0]
-    (open_,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.0)).assign(stand_ins=""))
+    (open_,) = answers.measured.findings(triplets.disparity_gap(measured_similarity(0.0)).assign(note=""))
     assert not open_.is_significant
 
 
