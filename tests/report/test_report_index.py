@@ -151,8 +151,8 @@ def test_index_states_false_discovery_rate(soup, tmp_path):
         "of 5%."
     )
     assert text_shown.startswith(first)
-    untested = "Of the 31, 3 could not be tested (answer “Inconclusive” or “Not tested”) and enter the adjustment "
-    untested += "with p = 1; published values without a test are not among them."
+    untested = "Of the 31, 3 could not be tested and enter the adjustment with p = 1; "
+    untested += "published values with the answer “Not tested” are not counted among the 31."
     assert untested in text_shown
     assert "Without the adjustment, 2 more would be significant." in text_shown
     others = "Of 60 additional findings with a test, each tested at a level of 5% and not adjusted across the report, "

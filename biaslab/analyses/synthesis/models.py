@@ -94,7 +94,7 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         ]
         possible = stats.adjust(min_p[tested.index])
         n_measures = format_count(len(tested), "measure", "measures")
-        words = f"No significant difference in any of {n_measures} (Holm's correction)."
+        words = f"In 0 of {n_measures} (Holm's correction)."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."
             cause = explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha)

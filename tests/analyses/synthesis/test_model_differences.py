@@ -92,7 +92,7 @@ def test_model_differences_adjust_p_by_measure_and_pair():
         assert finding.p == pytest.approx(adjusted.min())
         clear = (adjusted < 0.05).sum()
         # The second model's values are higher.
-        claim = f"lower in {clear} (Holm" if clear else "No significant difference in any of 3 measures"
+        claim = f"lower ones in {clear} (Holm" if clear else "In 0 of 3 measures (Holm"
         assert claim in finding.supported_answer
 
 
