@@ -164,7 +164,7 @@ def page(rng, replicates: int = 400, models_shown: tuple[str, ...] = MODELS) -> 
         paired.answers.overall.findings(scores, **level),
         dalleval.answers.gender_deviation.findings(mads, **level),
         dalleval.answers.attributes_together.findings(attributes, **level),
-        triplets.answers.measured.findings(gap, **level),
+        triplets.answers.measured.findings(gap.assign(note=""), **level),
         synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for card_findings in answers for finding in card_findings]

@@ -91,10 +91,10 @@ def cards(rng, studies: int, n: int, metrics: int, correlation: float, over: str
         p_holm=np.concatenate([stats.adjust(study) for study in p]),
     )  # fmt: skip
     if over == "triplets":
-        findings = paper.answers.measured.findings(table)
+        findings = paper.answers.measured.findings(table.assign(note=""))
     else:
         tables_by_dataset = table.rename(columns={"p_holm": "relative_gap_p_holm"}).groupby("dataset", sort=False)
-        findings = [paper.answers.nearer.findings(rows)[0] for _, rows in tables_by_dataset]
+        findings = [paper.answers.direction.findings(rows)[0] for _, rows in tables_by_dataset]
     return {
         "card": sum(finding.is_significant for finding in findings),
         "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),

@@ -132,7 +132,9 @@ def test_notebooks_of_unclassified_images_claim_nothing(case, made_once, tmp_pat
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
     prompts = tmp_path / "own.csv"
-    prompts.write_text("prompt,group,n\n" + "".join(f"a photo of the face of a {o},{o},2\n" for o in ("nurse", "chef")))
+    people = [("nurse", "neutral"), ("nurse", "person"), ("chef", "neutral"), ("chef", "person")]
+    rows = "".join(f"a photo of the face of a {group},{group},{condition},2\n" for group, condition in people)
+    prompts.write_text("prompt,group,condition,n\n" + rows)
     file = root / "world" / "params" / "mini.yaml"
     listed = [*yaml.safe_load(file.read_text(encoding="utf-8"))["notebooks"], "custom/*"]
     loaded = params.load(
@@ -149,8 +151,10 @@ def test_notebooks_of_unclassified_images_claim_nothing(case, made_once, tmp_pat
         ],
     )
     planned = [replace(job, folder=tmp_path / "outputs") for job in jobs.plan(loaded)]
-    # All except those that a run skips: of annotations and of published values; and those of the synthetic world.
-    assert len(planned) >= len(list(root.glob("notebooks/*/*.ipynb"))) > 30
+    # All except those of annotations and of published values; and those of the synthetic world.
+    notebooks = {f"{path.parent.name}/{path.stem}" for path in root.glob("notebooks/*/*.ipynb")}
+    other_sources = {"paradox/ratings", "synthesis/specification_curve", "synthesis/stated_numbers"}
+    assert notebooks - {job.notebook.id for job in planned} == other_sources
     assert not any(job.reason for job in planned)
     assert {"synthesis/world", "synthesis/calibration"} < {job.notebook.id for job in planned}
     for job in planned:

@@ -214,7 +214,7 @@ def test_measured_answer_counts_adjusted_gaps():
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
     (counted_finding,) = answers.measured.findings(gap)
-    assert counted_finding.card_text == "A note."
+    assert counted_finding.card_text == "Above 0: nearer to masculine ones. A note."
     assert numbers(counted_finding.supported_answer) == [1, 3, 0, 2] and counted_finding.p == pytest.approx(3 * p[2])
     # At a level below every p nothing is significant.
     (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
