@@ -68,8 +68,8 @@ def limits_of_run(
     if printed_list and has_measured_models:
         limits.append(
             "Some values are printed in a paper (rounded), or computed from such values and the number of images that "
-            f"the paper states. Sources (and models, as named there): {printed_list}. No image of "
-            "these models was generated or judged for this run."
+            f"the paper states. Sources (and models, as named there): {printed_list}. For this "
+            "run, no image was generated with these models or judged."
         )
     elif printed_list:
         limits.append(

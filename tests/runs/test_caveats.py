@@ -49,7 +49,7 @@ def test_limits_name_published_model_in_tables(tmp_path):
     assert world.startswith("`world` is not a model") and "trained on drawings of the synthetic world" in judge
     assert (
         "the Paired Stereotype Test (DALL-E 3)." in published_limit
-        and "No image of these models was generated" in published_limit
+        and "no image was generated with these models" in published_limit
     )
     assert not any("SD 1." in text for text in (world, judge, published_limit))
     # Models that no table of the run contains need no limit.

@@ -48,7 +48,7 @@ _IMAGE_SIZE = 128
 def shares(table: pd.DataFrame) -> Figure:
     """Draw measured shares against true ones, one panel per kind of images (``calibration_shares``)."""
     heads = np.where(table["source"] == "generated", "world, no model", table["approach"].map(NAMES))
-    heads = heads + np.where(table["skew"] == "off", " (no planted cause)", "")
+    heads = heads + np.where(table["skew"] == "off", " (no planted bias)", "")
     is_covered = table["percent_true"].between(table["ci_low"], table["ci_high"])
 
     def draw_uncorrected(ax: Axes, rows: pd.DataFrame) -> None:
@@ -81,7 +81,7 @@ def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str
     rows = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
     generators = rows["generator"] + ", guidance " + rows["guidance_scale"].map("{:g}".format)
     generators = generators.where(rows["generator"] != "world", _NO_MODEL)
-    causes = np.where(rows["skew"] == "off", "\n(no planted cause)", "")
+    causes = np.where(rows["skew"] == "off", "\n(no planted bias)", "")
     return forms.estimates(
         rows.assign(made=generators, row=rows["approach"].map(NAMES) + causes),
         "amplification_corrected",

@@ -36,7 +36,7 @@ def test_shares_figure_marks_missed_truth_hollow():
     figure = figures.shares(pd.DataFrame(rows, columns=names))
     left, right = (ax for ax in figure.axes if ax.axison)
     assert left.get_title(loc="left") == "all captions (naive)"
-    assert right.get_title(loc="left").replace("\n", " ") == "world, no model (no planted cause)"
+    assert right.get_title(loc="left").replace("\n", " ") == "world, no model (no planted bias)"
     assert _dots(left) == {(90, 88): False, (30, 50): True}
     assert sorted(_marks(left)) == [(30, 49), (90, 86)]
 
@@ -59,7 +59,7 @@ def test_amplification_figure_shows_corrected_and_uncorrected():
     assert {8, 10, 18, 2, 7.8, 0} <= line_positions and 99 not in line_positions
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "all captions (naive)",
-        "all captions (naive)\n(no planted cause)",
+        "all captions (naive)\n(no planted bias)",
     ]
     legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert legend[:3] == ["world, no model", "mini, guidance 1", "mini, guidance 7.5"]
