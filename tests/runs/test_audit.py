@@ -322,7 +322,7 @@ def test_dry_run_counts_images_and_generates_none(root, tmp_path, monkeypatch, c
     assert cli.main(["audit", "world", *options, "--set", "dalleval.n_scenes=7"]) == 0
     out = capsys.readouterr().out
     found = {item.kind: item.n_images for item in drawn}
-    assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
+    assert out.startswith("setting ") and "price  images\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out
     assert f"{sum(found.values()):,}" in out

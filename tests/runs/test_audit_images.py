@@ -244,7 +244,7 @@ def test_make_parameters_paper_prompts_select_its_notebooks(tmp_path):
         name: audit.make_parameters([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")
     }
     assert results["other"]["notebooks"] == results["few"]["notebooks"] == CUSTOM
-    assert results["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
+    assert results["social"]["notebooks"] == [*CUSTOM, "dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
     assert results["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
     assert "paired/4_4_overall" in results["pairs"]["notebooks"]
     pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)

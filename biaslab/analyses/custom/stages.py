@@ -192,16 +192,18 @@ class Custom(Part):
         The columns of :meth:`images`, position (1 is the leftmost) and those of
         :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
         """
+        # Before images are generated.
+        self._pipeline.require(*self._pipeline.judge_settings)
         return self._people(self.images())
 
     @cached_method
     def condition_people(self) -> pd.DataFrame:
         """Return :meth:`people` of the images of all other conditions."""
+        self._pipeline.require(*self._pipeline.judge_settings)
         names = self.condition_prompts()["condition"].unique()
         return pd.concat([self._people(self.condition_images(name)) for name in names], ignore_index=True)
 
     def _people(self, images: ImageSource) -> pd.DataFrame:
-        self._pipeline.require(*self._pipeline.judge_settings)
         requested = self.requested_people(images)
         judge = self._pipeline.gender_judge
         if not judge.needs_images:
