@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import dask_cluster
 import pytest
 from dask_cluster import cluster
 
@@ -273,12 +274,13 @@ def test_workers_end_with_closed_results(tmp_path):
 def test_workers_end_with_killed_parent(tmp_path, said):
     script = """
 import sys
-sys.path[:0] = sys.argv[1:2]
+sys.path[:0] = sys.argv[2:]
 from functools import partial
 from test_workers import TWO, sleeps
-list(TWO.run(partial(sleeps, sys.argv[2]), range(1, 4)))
+list(TWO.run(partial(sleeps, sys.argv[1]), range(1, 4)))
 """
-    words = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)]
+    modules = (__file__, dask_cluster.__file__)
+    words = [sys.executable, "-c", script, str(tmp_path), *(str(Path(module).parent) for module in modules)]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while len(pids(tmp_path)) < 2:
         time.sleep(0.05)

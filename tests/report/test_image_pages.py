@@ -162,7 +162,7 @@ def test_report_shows_strips_after_findings(tmp_path, nurses_and_pilots):
     first = page.main.section.find_next_sibling("section")
     assert first["id"] == "drawn" and len(first("img")) == 10
     assert [b.get_text() for b in first.select(".whom b")] == ["nurse", "pilot"]
-    assert "82% female (52 to 95; n = 11), 1 unclear" in first.get_text(" ", strip=True)
+    assert "82% female (52 to 95; n = 11), 1\N{NO-BREAK SPACE}unclear" in first.get_text(" ", strip=True)
     assert first.h3.a["href"] == "pictures/model-1.html"
 
 
